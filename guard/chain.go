@@ -1,0 +1,279 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// inline is the number of policies whose decisions fit on the chain's stack. More are fine; they cost an
+// allocation.
+const inline = 8
+
+// A Chain is an ordered list of policies, compiled once, run for every request of a route. It is immutable
+// and safe for concurrent use. Build it with [TrafficGuard.Chain]; the zero Chain is not usable.
+type Chain struct {
+	tg       *TrafficGuard
+	links    []link
+	requires Requirement
+}
+
+// A link is a policy with everything about it that does not change from request to request.
+type link struct {
+	policy   GuardPolicy
+	name     string
+	mode     FailureMode
+	requires Requirement
+	quiet    *quieter
+}
+
+// held is a policy that admitted and is owed its After.
+type held struct {
+	link *link
+	d    Decision
+}
+
+// Chain compiles policies, the first outermost. It copies the slice. A nil TrafficGuard is like a zero one.
+//
+// It panics, as routers do at this point, if a policy is nil or its name can not be used, or if another
+// policy of this TrafficGuard has the same name.
+func (tg *TrafficGuard) Chain(policies ...GuardPolicy) *Chain {
+	if tg == nil {
+		tg = new(TrafficGuard)
+	}
+	c := &Chain{tg: tg, links: make([]link, 0, len(policies))}
+	var faults []error
+	for i, p := range policies {
+		l, err := tg.link(p)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("policy %d: %w", i+1, err))
+			continue
+		}
+		c.links = append(c.links, l)
+		c.requires |= l.requires
+	}
+	if err := errors.Join(faults...); err != nil {
+		panic(fmt.Sprintf("guard: %v", err))
+	}
+	return c
+}
+
+func (tg *TrafficGuard) link(p GuardPolicy) (link, error) {
+	if err := checkPolicy(p); err != nil {
+		return link{}, err
+	}
+	l := link{policy: unwrap(p), mode: tg.modeOf(p), quiet: new(quieter)}
+	name, own := tg.nameOf(p)
+	l.name = name
+	if own {
+		if err := checkName(name); err != nil {
+			return link{}, fmt.Errorf("name %q: %w", name, err)
+		}
+		if err := tg.claim(name, l.policy); err != nil {
+			return link{}, err
+		}
+	}
+	if r, ok := l.policy.(interface{ Requires() Requirement }); ok {
+		l.requires = r.Requires()
+	}
+	return l, nil
+}
+
+// modeOf returns the failure mode of p: what FailOpen or FailClosed said, else what p says itself, else
+// what holds for all.
+func (tg *TrafficGuard) modeOf(p GuardPolicy) FailureMode {
+	if m, ok := p.(moded); ok {
+		return m.mode
+	}
+	if m, ok := p.(interface{ FailureMode() FailureMode }); ok && m.FailureMode() != Inherit {
+		return m.FailureMode()
+	}
+	if tg.FailureMode != Inherit {
+		return tg.FailureMode
+	}
+	return Open
+}
+
+// Requires returns what the policies of the chain ask for, together. Adapters look for [RequireStatus].
+func (c *Chain) Requires() Requirement { return c.requires }
+
+// Do runs next inside the chain. It returns a Rejection if and only if next was not called; the headers of
+// the refusal are set then, and the adapter owes the client [Chain.Answer]. Otherwise it returns next's
+// error unchanged.
+//
+// next returns the response's status, 0 where it is not known, and what the handler returned. Where that is
+// or wraps a *Rejection, an inner chain refused and the handler has not run: After sees Ran false then.
+//
+// A panic in next passes through, after all After hooks.
+func (c *Chain) Do(x Exchange, next func() (status int, err error)) (*Rejection, error) {
+	var buf [inline]held
+	r := run{chain: c, x: x, req: x.Request(), entered: buf[:0]}
+	r.ctx = r.req.Context()
+	defer r.leave()
+
+	rej := r.enter()
+	r.endBudget()
+	if rej != nil {
+		return rej, nil
+	}
+	r.moved = x.Request() != r.req
+	r.out.Ran, r.out.Panicked = true, true // until next has returned: it may panic or call Goexit
+	if c.requires&RequireLatency != 0 {
+		r.start = time.Now()
+	}
+	status, err := next()
+	r.out.Panicked, r.out.Status, r.out.Err = false, status, err
+	if err != nil {
+		var inner *Rejection
+		r.out.Ran = !errors.As(err, &inner)
+	}
+	return nil, err
+}
+
+// A run is one passage of one exchange through a chain. It lives on Do's stack.
+type run struct {
+	chain   *Chain
+	x       Exchange
+	req     *http.Request
+	ctx     context.Context
+	entered []held
+	out     Outcome
+	start   time.Time
+	moved   bool // a policy set another context
+
+	budget context.Context // nil until a policy asks for it
+	cancel context.CancelFunc
+}
+
+// enter asks the policies in order. It returns the rejection of the first that refuses.
+func (r *run) enter() *Rejection {
+	var tightest Quota
+	var name string
+	for i := range r.chain.links {
+		l := &r.chain.links[i]
+		if !l.policy.Supports(r.x) {
+			continue
+		}
+		d, err := l.policy.Before(r.contextFor(l), r.x)
+		if err != nil {
+			if rej := r.undecided(l, err); rej != nil {
+				return rej
+			}
+			continue
+		}
+		if d.Rejection != nil {
+			return r.refuse(l, d)
+		}
+		r.entered = append(r.entered, held{l, d})
+		if r.chain.tg.Observe != nil {
+			r.report(Event{Kind: Admitted, Policy: l.name, Degraded: d.Degraded}, l)
+		}
+		if d.Quota.Format != NoHeaders && (tightest.Format == NoHeaders || d.Quota.tighter(tightest)) {
+			tightest, name = d.Quota, l.name
+		}
+	}
+	r.show(tightest, name)
+	return nil
+}
+
+// contextFor returns the context in which l decides: the request's, or one that ends with the chain's budget,
+// which begins when the first policy needs it.
+func (r *run) contextFor(l *link) context.Context {
+	if l.requires&RequireBudget == 0 {
+		return r.x.Request().Context()
+	}
+	if r.budget == nil {
+		r.budget = r.x.Request().Context()
+		if b := r.chain.tg.budget(); b > 0 {
+			r.budget, r.cancel = context.WithTimeout(r.budget, b)
+		}
+	}
+	return r.budget
+}
+
+func (r *run) endBudget() {
+	if r.cancel != nil {
+		r.cancel()
+	}
+}
+
+// show writes the quota headers of an admitted request, unless an outer chain has shown a tighter quota.
+func (r *run) show(q Quota, name string) {
+	if q.Format == NoHeaders {
+		return
+	}
+	h := r.x.ResponseHeader()
+	if n, ok := q.shown(h); ok && n <= q.Remaining {
+		return
+	}
+	q.write(h, name)
+}
+
+// refuse completes a copy of the policy's rejection: the policy may share one value among all requests.
+func (r *run) refuse(l *link, d Decision) *Rejection {
+	rej := *d.Rejection
+	rej.Policy, rej.Quota = l.name, d.Quota
+	rej.setHeader(r.x.ResponseHeader())
+	r.report(Event{Kind: Refused, Policy: l.name, Degraded: d.Degraded, Rejection: &rej}, l)
+	return &rej
+}
+
+// undecided applies the failure mode. It returns nil where the request goes on.
+func (r *run) undecided(l *link, err error) *Rejection {
+	if ended := r.ctx.Err(); ended != nil {
+		// Nobody waits for an answer any more. Letting the handler run would make hanging up a way around
+		// the limit, and the store has done nothing wrong.
+		code := RequestDeadlineEnded
+		if errors.Is(ended, context.Canceled) {
+			code = ClientClosedRequest
+		}
+		return r.refuse(l, Decision{Rejection: &Rejection{Code: code, Cause: err}})
+	}
+	if l.mode == Open {
+		r.report(Event{Kind: Undecided, Policy: l.name, Mode: Open, Degraded: true, Err: err}, l)
+		return nil
+	}
+	rej := &Rejection{Code: GuardUnavailable, Wait: time.Second, Spread: 2 * time.Second, Policy: l.name, Cause: err}
+	rej.setHeader(r.x.ResponseHeader())
+	r.report(Event{Kind: Undecided, Policy: l.name, Mode: Closed, Rejection: rej, Err: err}, l)
+	return rej
+}
+
+func (r *run) report(e Event, l *link) {
+	e.Route = r.x.Route()
+	r.chain.tg.report(r.ctx, e, l.quiet)
+}
+
+// leave runs what is owed when the exchange goes out again, by whatever way.
+func (r *run) leave() {
+	r.endBudget()
+	if r.moved || !r.out.Ran && r.x.Request() != r.req {
+		defer r.x.SetContext(r.ctx)
+	}
+	if len(r.entered) == 0 {
+		return
+	}
+	if !r.start.IsZero() {
+		r.out.Latency = time.Since(r.start)
+	}
+	if r.out.Panicked {
+		r.out.Status, r.out.Err = 0, nil
+	}
+	r.unwind(r.entered)
+}
+
+// unwind calls the After of entered, last first. The recursion in a defer, rather than a loop, is what keeps
+// a panicking After from cheating the others, without a recover.
+func (r *run) unwind(entered []held) {
+	if len(entered) == 0 {
+		return
+	}
+	n := len(entered) - 1
+	defer r.unwind(entered[:n])
+	last := &entered[n]
+	if err := last.link.policy.After(r.ctx, r.x, last.d, r.out); err != nil {
+		r.report(Event{Kind: ReleaseFailed, Policy: last.link.name, Err: err}, last.link)
+	}
+}

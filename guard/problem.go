@@ -1,0 +1,95 @@
+package guard
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+)
+
+// The problem types of draft-ietf-httpapi-ratelimit-headers, section 5. Codes without one are
+// "about:blank", which RFC 9457 defines as "see the status".
+const (
+	problemBlank    = "about:blank"
+	problemQuota    = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	problemCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+)
+
+// problem is the body of a refusal, RFC 9457. Its members, their order and their spelling are the same in
+// every adapter.
+type problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Detail   string   `json:"detail,omitempty"`
+	Code     Code     `json:"code"`
+	Violated []string `json:"violated-policies,omitempty"`
+}
+
+// Problem returns the body of the answer that a client gets by default: an RFC 9457 problem document of
+// the type application/problem+json.
+func (r *Rejection) Problem() []byte {
+	_, title := r.Code.status()
+	if r.Title != "" {
+		title = r.Title
+	}
+	p := problem{Type: problemBlank, Title: title, Status: r.StatusCode(), Detail: r.Detail, Code: r.Code}
+	switch {
+	case p.Status == http.StatusTooManyRequests:
+		p.Type = problemQuota
+	case p.Status == http.StatusServiceUnavailable && r.Code != GuardUnavailable && r.Code != RequestDeadlineEnded:
+		p.Type = problemCapacity
+	}
+	if p.Type != problemBlank && r.Policy != "" {
+		p.Violated = []string{r.Policy}
+	}
+	body, err := json.Marshal(p)
+	if err != nil { // a struct of strings and a number always marshals
+		panic(err)
+	}
+	return body
+}
+
+// Answer writes the answer to a refused request: r's headers are already set by [Chain.Do]. It calls
+// [TrafficGuard.Answer] if there is one, and writes the problem document where that wrote nothing.
+// Adapters call it in place of the handler.
+func (c *Chain) Answer(w http.ResponseWriter, req *http.Request, r *Rejection) {
+	if hook := c.tg.Answer; hook != nil {
+		seen := &writeWatch{ResponseWriter: w}
+		hook(seen, req, r)
+		if seen.wrote {
+			return
+		}
+	}
+	writeProblem(w, req, r)
+}
+
+func writeProblem(w http.ResponseWriter, req *http.Request, r *Rejection) {
+	body := r.Problem()
+	h := w.Header()
+	h["Content-Type"] = []string{"application/problem+json"}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
+	w.WriteHeader(r.StatusCode())
+	if req.Method != http.MethodHead {
+		_, _ = w.Write(body) // the client may be gone: there is nobody to tell
+	}
+}
+
+// writeWatch notes whether a custom answer wrote anything.
+type writeWatch struct {
+	http.ResponseWriter
+	wrote bool
+}
+
+func (w *writeWatch) WriteHeader(status int) {
+	w.wrote = w.wrote || status >= http.StatusOK
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *writeWatch) Write(b []byte) (int, error) {
+	w.wrote = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets [http.ResponseController] reach the writer below.
+func (w *writeWatch) Unwrap() http.ResponseWriter { return w.ResponseWriter }

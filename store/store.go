@@ -1,0 +1,82 @@
+// Package store holds the contracts between policies and the places where their state is kept. Stores decide:
+// there is no Get and no Set, so that no policy can read, think, and write too late.
+//
+// The implementations live below: memory (the embedded default), redisstore. What every store must do is
+// written here and made executable in storetest.
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/trafficguard-go/trafficguard/limit"
+)
+
+// What can go wrong with a store, to be asked with [errors.Is]. A store's own error is wrapped beside it.
+var (
+	// ErrUnavailable: the store is down, too slow, or cut off. It will mend itself; the failure mode answers
+	// meanwhile. Whether a request was charged is unknown.
+	ErrUnavailable = errors.New("store: unavailable")
+	// ErrMisconfigured: the store refuses for a reason that will not pass by itself, such as a wrong password.
+	// Somebody must mend it.
+	ErrMisconfigured = errors.New("store: misconfigured")
+)
+
+// A Key says what is counted. Its parts stay apart, so that no two different keys can meet: stores join them
+// without ambiguity, bound their length, and let no text of a client's reach another subject's state.
+type Key struct {
+	// Policy is the name of the policy, "" for one without a name, which counts each route for itself.
+	Policy string
+	// Method and Pattern are the route, for a policy without a name.
+	Method, Pattern string
+	// Shape tells apart what would otherwise share a state: policies without a name on one route, and algorithms
+	// whose states differ. It comes from the program, never from a client.
+	Shape string
+	// Kind says where the subject was found, such as "header:X-User-Id"; it comes from the program.
+	Kind string
+	// Subject is who is counted. It comes from the client: any bytes, any length.
+	Subject string
+}
+
+// A Request asks to charge Cost against Rule on behalf of Key.
+type Request struct {
+	Key  Key
+	Rule *limit.Rule
+	// Cost is at least 1.
+	Cost int64
+}
+
+// A Grant is a store's answer.
+type Grant struct {
+	limit.Verdict
+	// Receipt is for [RateStore.Settle]. It is meaningful only if OK.
+	Receipt Receipt
+	// Degraded says that a stand-in answered for the store.
+	Degraded bool
+}
+
+// A Receipt names one charge, so that exactly that one can be corrected later. It is a value.
+type Receipt struct {
+	Request
+	// At is the state that the charge left.
+	At limit.State
+}
+
+// A RateStore keeps what subjects have used of their limits. Every method is one atomic step: of concurrent
+// requests exactly as many are admitted as the limit allows. All must be safe for concurrent use.
+//
+// A store returns [limit.ErrCost] for a cost that is out of range, and otherwise errors that are
+// [ErrUnavailable] or [ErrMisconfigured]; if ctx ended first, its error is wrapped as well. It sends nothing twice:
+// a charge whose answer was lost was made once or not at all.
+type RateStore interface {
+	// Take charges the cost if the limit allows it. A refusal changes nothing.
+	Take(ctx context.Context, r Request) (Grant, error)
+	// Peek says what Take would say, and changes nothing.
+	Peek(ctx context.Context, r Request) (limit.Verdict, error)
+	// Reset forgets the key: its subject has its whole limit again.
+	Reset(ctx context.Context, k Key) error
+	// Settle corrects the charge of r to actual, which is at least 0, as [limit.Rule.Settle] defines it. It runs to
+	// its end whether or not ctx is cancelled, within the store's own deadline. Call it at most once for a
+	// receipt: it is not idempotent, and a correction that fails is lost, not repeated.
+	Settle(ctx context.Context, r Receipt, actual int64) error
+}
