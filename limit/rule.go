@@ -114,9 +114,14 @@ type State struct {
 	Over bool
 }
 
-// Debt returns what s owes at now, in units: 0 for a full bucket, at most a burst unless s.Over. A clock that
-// has jumped back can thus lock nobody out for longer than a burst takes to refill.
+// Debt returns what s owes at now, in units: 0 for a full bucket, at most a burst unless s.Over.
 func (r *Rule) Debt(s State, now int64) int64 {
+	debt, _ := r.debt(s, now)
+	return debt
+}
+
+// debt also reports whether s owed more than can be owed, so that the debt is not the whole of it.
+func (r *Rule) debt(s State, now int64) (debt int64, cut bool) {
 	top := r.capacity
 	if s.Over {
 		top = r.maxDebt
@@ -124,16 +129,16 @@ func (r *Rule) Debt(s State, now int64) int64 {
 	return r.owed(s, now, top)
 }
 
-func (r *Rule) owed(s State, now, top int64) int64 {
+func (r *Rule) owed(s State, now, top int64) (debt int64, cut bool) {
 	gap := s.At - now
 	switch {
 	case gap < 0:
-		return 0
+		return 0, false
 	case gap > top/r.n:
-		return top
-	default:
-		return min(gap*r.n+min(s.Frac, r.n-1), top)
+		return top, true
 	}
+	debt = gap*r.n + min(s.Frac, r.n-1)
+	return min(debt, top), debt > top
 }
 
 // StateAt returns the state that owes debt at now.
@@ -154,12 +159,17 @@ type Verdict struct {
 	Full time.Duration
 }
 
-// Take decides a request of the given cost at now. It returns the state to keep, which is s itself on a
-// refusal. The cost must be at least 1.
+// Take decides a request of the given cost at now. It returns the state to keep. On a refusal that is s itself,
+// unless s owes more than a burst without a settlement: a clock went back, or the limit was larger before. Then it is
+// the debt as it was cut, since the wait would not be enough otherwise, and nobody would ever be let in again by a clock that
+// went back for good. The cost must be at least 1.
 func (r *Rule) Take(s State, now, cost int64) (State, Verdict) {
-	debt := r.Debt(s, now)
+	debt, cut := r.debt(s, now)
 	units, ok := r.Units(cost)
 	if !ok || debt+units > r.capacity {
+		if cut {
+			s = r.StateAt(now, debt)
+		}
 		return s, r.Verdict(debt, cost, false)
 	}
 	debt += units
@@ -195,7 +205,8 @@ func (r *Rule) Settle(s State, now int64, at State, cost, actual int64) State {
 	if actual > cost {
 		return r.StateAt(now, min(debt+r.extra(actual-cost), r.maxDebt))
 	}
-	back := min((cost-actual)*r.unit, r.owed(at, now, r.maxDebt))
+	left, _ := r.owed(at, now, r.maxDebt)
+	back := min((cost-actual)*r.unit, left)
 	if back == 0 {
 		return s
 	}

@@ -8,7 +8,11 @@
 package resolver
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/trafficguard-go/trafficguard/guard"
 )
@@ -47,10 +51,62 @@ type Fault struct {
 	Status int
 	// Detail is for the client's developer. It repeats nothing that the client sent.
 	Detail string
+	// Cause is for the application's own log and never for the client. It may be nil.
+	Cause error
 }
 
 // Error returns the detail.
 func (f *Fault) Error() string { return f.Detail }
 
+// Unwrap returns the cause.
+func (f *Fault) Unwrap() error { return f.Cause }
+
 // invalid returns the fault of a malformed or ambiguous request.
 func invalid(detail string) *Fault { return &Fault{Status: http.StatusBadRequest, Detail: detail} }
+
+// misapplied returns the fault of an application that keeps the resolver from its work. What is wrong is nothing
+// that a client should learn.
+func misapplied(cause error) *Fault {
+	return &Fault{Status: http.StatusServiceUnavailable, Detail: "the service can not identify clients", Cause: cause}
+}
+
+// textSubject returns the subject of this kind, absent if value is blank. what names the source in a fault.
+func textSubject(kind, value, what string) (Subject, error) {
+	if strings.TrimSpace(value) == "" {
+		return Subject{}, nil
+	}
+	if !utf8.ValidString(value) {
+		return Subject{}, invalid(what + " is not valid UTF-8")
+	}
+	return Subject{Kind: kind, Value: value}, nil
+}
+
+// mustBuild panics with all faults of a constructor's arguments at once.
+func mustBuild(constructor string, faults ...error) {
+	if err := errors.Join(faults...); err != nil {
+		panic("resolver: " + constructor + ": " + err.Error())
+	}
+}
+
+func checkName(what, name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%s is empty", what)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%s %q is not valid UTF-8", what, name)
+	}
+	return nil
+}
+
+func checkFuncs(rs ...Func) error {
+	if len(rs) == 0 {
+		return errors.New("no resolver is given")
+	}
+	var faults []error
+	for i, r := range rs {
+		if r == nil {
+			faults = append(faults, fmt.Errorf("resolver %d is nil", i+1))
+		}
+	}
+	return errors.Join(faults...)
+}

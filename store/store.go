@@ -80,3 +80,15 @@ type RateStore interface {
 	// receipt: it is not idempotent, and a correction that fails is lost, not repeated.
 	Settle(ctx context.Context, r Receipt, actual int64) error
 }
+
+// Local is what a store says of itself, by having the method, when it answers from the memory of this process:
+// asking it then takes no part in the time that a request may spend on other machines.
+type Local interface {
+	Local() bool
+}
+
+// IsLocal reports whether s says that it is [Local].
+func IsLocal(s RateStore) bool {
+	l, ok := s.(Local)
+	return ok && l.Local()
+}

@@ -1,0 +1,267 @@
+package policies
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/trafficguard-go/trafficguard/guard"
+	"github.com/trafficguard-go/trafficguard/limit"
+	"github.com/trafficguard-go/trafficguard/resolver"
+	"github.com/trafficguard-go/trafficguard/store"
+	"github.com/trafficguard-go/trafficguard/store/memory"
+)
+
+// A RateLimit is a policy that limits what each subject does over time. It answers 429 with the code
+// rate_limit_exceeded and the time after which the same request passes. Build it with [UserRateLimit]. It is
+// immutable and safe for concurrent use.
+type RateLimit struct {
+	guard.Base
+
+	name     string
+	shape    string // keeps policies without a name apart
+	rule     *limit.Rule
+	subject  resolver.Func
+	elseRule *limit.Rule // nil: no Else
+	elseOf   resolver.Func
+	plan     resolver.Func // nil: no plans
+	plans    map[string]*limit.Rule
+	exempt   []resolver.Predicate
+	cost     int64
+	costOf   func(x guard.Exchange) (int64, error) // nil: cost
+	store    store.RateStore
+	headers  guard.HeaderFormat
+	mode     guard.FailureMode
+	requires guard.Requirement
+	nobody   *guard.Rejection // nil: let pass
+	charges  sync.Pool        // of *charge
+}
+
+// A charge is what After must know of an admitted request.
+type charge struct {
+	receipt store.Receipt
+}
+
+// UserRateLimit limits each subject to l. Requests in which subject finds nobody are answered with 401, unless an
+// option says otherwise. It panics with all faults of the configuration at once; [NewUserRateLimit] returns them.
+func UserRateLimit(l limit.Limit, subject resolver.Func, opts ...RateOption) *RateLimit {
+	p, err := newRateLimit("UserRateLimit", l, subject, opts)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// NewUserRateLimit is [UserRateLimit] for configuration that comes from outside the program. The error joins a
+// [*ConfigError] for each fault.
+func NewUserRateLimit(l limit.Limit, subject resolver.Func, opts ...RateOption) (*RateLimit, error) {
+	return newRateLimit("NewUserRateLimit", l, subject, opts)
+}
+
+func newRateLimit(constructor string, l limit.Limit, subject resolver.Func, opts []RateOption) (*RateLimit, error) {
+	s := rateSettings{Limit: l, Subject: subject, Cost: 1, Challenge: "Bearer", Store: memory.New()}
+	for _, o := range opts {
+		if o != nil {
+			o.applyRate(&s)
+		}
+	}
+	if err := s.check(constructor); err != nil {
+		return nil, err
+	}
+	return s.build()
+}
+
+// build turns checked settings into a policy.
+func (s *rateSettings) build() (*RateLimit, error) {
+	p := &RateLimit{
+		name: s.Name, subject: s.Subject, exempt: s.Exempt, cost: int64(s.Cost), costOf: s.CostOf,
+		store: s.Store, headers: s.Headers, mode: s.FailureMode,
+	}
+	p.charges.New = func() any { return new(charge) }
+	if !store.IsLocal(s.Store) {
+		p.requires = guard.RequireBudget
+	}
+	if s.Name == "" {
+		p.shape = strings.ReplaceAll(s.Limit.String(), " ", "")
+	}
+	if !s.AdmitUnidentified {
+		p.nobody = &guard.Rejection{Code: guard.ClientUnidentified, Challenge: s.Challenge}
+	}
+	var faults []error
+	compile := func(l limit.Limit) *limit.Rule {
+		r, err := l.Compile()
+		faults = append(faults, err)
+		return r
+	}
+	p.rule = compile(s.Limit)
+	if s.Else != nil {
+		p.elseRule, p.elseOf = compile(s.Else.Limit), s.Else.Subject
+	}
+	if s.Plans != nil {
+		p.plan, p.plans = s.Plans.Plan, make(map[string]*limit.Rule, len(s.Plans.Limits))
+		for name, l := range s.Plans.Limits {
+			p.plans[name] = compile(l)
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// PolicyName returns the name given with [Named], "" if there is none.
+func (p *RateLimit) PolicyName() string { return p.name }
+
+// FailureMode returns what [FailOpen] or [FailClosed] said.
+func (p *RateLimit) FailureMode() guard.FailureMode { return p.mode }
+
+// Requires asks for the chain's budget if the store is on another machine.
+func (p *RateLimit) Requires() guard.Requirement { return p.requires }
+
+// Before charges the request to its subject, or refuses it.
+func (p *RateLimit) Before(ctx context.Context, x guard.Exchange) (guard.Decision, error) {
+	c, err := p.count(x)
+	if err != nil {
+		return faulty(err)
+	}
+	if c.pass {
+		return guard.Decision{}, nil
+	}
+	if c.rule == nil {
+		if p.nobody == nil {
+			return guard.Decision{}, nil
+		}
+		return guard.Decision{Rejection: p.nobody}, nil
+	}
+	grant, err := p.store.Take(ctx, store.Request{Key: p.key(c.who, x.Route()), Rule: c.rule, Cost: c.cost})
+	if err != nil {
+		return guard.Decision{}, err
+	}
+	d := guard.Decision{Quota: p.quota(c.rule, grant.Verdict), Degraded: grant.Degraded}
+	if !grant.OK {
+		d.Rejection = refusal(grant.Verdict)
+		return d, nil
+	}
+	state := p.charges.Get().(*charge)
+	state.receipt = grant.Receipt
+	d.State = state
+	return d, nil
+}
+
+// After gives the charge back if a later policy refused, so that the handler has not run: a request that got no
+// service costs nothing.
+func (p *RateLimit) After(ctx context.Context, _ guard.Exchange, d guard.Decision, o guard.Outcome) error {
+	state, ok := d.State.(*charge)
+	if !ok { // let pass uncounted
+		return nil
+	}
+	receipt := state.receipt
+	*state = charge{}
+	p.charges.Put(state)
+	if o.Ran {
+		return nil
+	}
+	return p.store.Settle(ctx, receipt, 0)
+}
+
+// A counted request is one of: let pass, nobody's (rule is nil), or who's, under rule, at cost.
+type counted struct {
+	who  resolver.Subject
+	rule *limit.Rule
+	cost int64
+	pass bool
+}
+
+// count finds out who is to be charged, how much, and under which limit.
+func (p *RateLimit) count(x guard.Exchange) (counted, error) {
+	for _, exempt := range p.exempt {
+		if yes, err := exempt(x); yes || err != nil {
+			return counted{pass: yes}, err
+		}
+	}
+	who, err := p.subject(x)
+	if err != nil || who.IsExempt() {
+		return counted{pass: true}, err
+	}
+	c := counted{who: who, rule: p.rule, cost: p.cost}
+	switch {
+	case !who.IsAbsent():
+		err = p.choosePlan(x, &c)
+	case p.elseRule != nil:
+		c.rule = p.elseRule
+		c.who, err = p.elseOf(x)
+	}
+	if c.who.IsExempt() {
+		c.pass = true
+	}
+	if c.who.IsAbsent() {
+		c.rule = nil
+	}
+	if err != nil || c.pass || c.rule == nil || p.costOf == nil {
+		return c, err
+	}
+	c.cost, err = p.costOf(x)
+	if err == nil && c.cost < 1 {
+		err = &resolver.Fault{Status: http.StatusBadRequest, Detail: "the cost of the request is out of range"}
+	}
+	return c, err
+}
+
+// choosePlan replaces the policy's own limit by that of the subject's plan, if it has one.
+func (p *RateLimit) choosePlan(x guard.Exchange, c *counted) error {
+	if p.plan == nil {
+		return nil
+	}
+	plan, err := p.plan(x)
+	if err != nil {
+		return err
+	}
+	c.pass = plan.IsExempt()
+	if r, ok := p.plans[plan.Value]; ok {
+		c.rule = r
+	}
+	return nil
+}
+
+// key says whose budget is charged. It never holds what a client can choose, but for the subject's value.
+func (p *RateLimit) key(who resolver.Subject, route guard.Route) store.Key {
+	k := store.Key{Policy: p.name, Shape: p.shape, Kind: who.Kind, Subject: who.Value}
+	if p.name != "" {
+		return k
+	}
+	k.Method, k.Pattern = route.Method, route.Pattern
+	if k.Method == http.MethodHead {
+		k.Method = http.MethodGet
+	}
+	if k.Pattern == "" {
+		k.Method = "*"
+	}
+	return k
+}
+
+func (p *RateLimit) quota(r *limit.Rule, v limit.Verdict) guard.Quota {
+	return guard.Quota{Format: p.headers, Limit: r.Burst(), Remaining: v.Remaining, Window: r.Window(), Reset: v.Full}
+}
+
+// refusal turns a verdict that is not OK into what the client is told.
+func refusal(v limit.Verdict) *guard.Rejection {
+	if v.Wait == limit.Never {
+		return &guard.Rejection{Code: guard.CostExceedsLimit, Wait: guard.Never}
+	}
+	return &guard.Rejection{Code: guard.RateLimitExceeded, Wait: v.Wait}
+}
+
+// faulty tells the client what is wrong with its request, or the chain that the policy could not decide.
+func faulty(err error) (guard.Decision, error) {
+	var f *resolver.Fault
+	if !errors.As(err, &f) {
+		return guard.Decision{}, err
+	}
+	rej := &guard.Rejection{Code: guard.InvalidRequest, Status: f.Status, Detail: f.Detail, Cause: err}
+	if f.Status >= http.StatusInternalServerError {
+		rej.Code = guard.GuardUnavailable
+	}
+	return guard.Decision{Rejection: rej}, nil
+}

@@ -1,0 +1,251 @@
+package policies_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/trafficguard-go/trafficguard/guard"
+	"github.com/trafficguard-go/trafficguard/guard/guardtest"
+	"github.com/trafficguard-go/trafficguard/limit"
+	"github.com/trafficguard-go/trafficguard/policies"
+	"github.com/trafficguard-go/trafficguard/resolver"
+	"github.com/trafficguard-go/trafficguard/store"
+	"github.com/trafficguard-go/trafficguard/store/memory"
+)
+
+var user = resolver.Header("X-User-Id")
+
+// exchange returns a request of id; "" is nobody.
+func exchange(method, pattern, id string) *guardtest.Exchange {
+	r := httptest.NewRequest(method, pattern, nil)
+	if id != "" {
+		r.Header.Set("X-User-Id", id)
+	}
+	return guardtest.NewExchange(r)
+}
+
+// status runs x through policies and returns the status that the client gets.
+func status(x *guardtest.Exchange, p ...guard.GuardPolicy) int {
+	return statusOf(x, new(guard.TrafficGuard).Chain(p...))
+}
+
+func statusOf(x *guardtest.Exchange, c *guard.Chain) int {
+	if rej := x.Serve(c, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) })); rej != nil {
+		return rej.StatusCode()
+	}
+	return 200
+}
+
+func TestRateLimitKeepsThePolicyContract(t *testing.T) {
+	guardtest.TestPolicy(t, func() guard.GuardPolicy {
+		return policies.UserRateLimit(limit.PerMinute(1_000_000), resolver.Everyone(), policies.Headers(policies.IETF))
+	})
+}
+
+func TestNamedBudgetsAreOneUnnamedOnesPerRoute(t *testing.T) {
+	named := policies.UserRateLimit(limit.PerHour(1), user, policies.Named("api"))
+	if got := []int{status(exchange("GET", "/a", "ann"), named), status(exchange("POST", "/b", "ann"), named)}; got[0] != 200 || got[1] != 429 {
+		t.Errorf("named: %v, want one budget for all routes", got)
+	}
+	unnamed := policies.UserRateLimit(limit.PerHour(1), user)
+	for _, tc := range []struct {
+		method, pattern string
+		want            int
+	}{{"GET", "/a", 200}, {"HEAD", "/a", 429}, {"POST", "/a", 200}, {"GET", "/b", 200}, {"GET", "/a", 429}} {
+		if got := status(exchange(tc.method, tc.pattern, "ann"), unnamed); got != tc.want {
+			t.Errorf("unnamed, %s %s: %d, want %d", tc.method, tc.pattern, got, tc.want)
+		}
+	}
+	for _, method := range []string{"GET", "BREW", "POST"} {
+		x := exchange(method, "/nowhere", "bob")
+		x.Matched.Pattern = ""
+		want := 429
+		if method == "GET" {
+			want = 200
+		}
+		if got := status(x, unnamed); got != want {
+			t.Errorf("%s without a route: %d, want %d: the method is the client's to choose", method, got, want)
+		}
+	}
+}
+
+func TestUnnamedPoliciesOfOneRouteDoNotMix(t *testing.T) {
+	s := policies.InStore(memory.New())
+	chain := new(guard.TrafficGuard).Chain(
+		policies.UserRateLimit(limit.PerSecond(2), user, s), policies.UserRateLimit(limit.PerHour(3), user, s),
+		policies.UserRateLimit(limit.PerHour(1), resolver.ClientIP(), s, policies.Exempt(resolver.HeaderIs("X-Skip-Ip", "yes"))))
+	var got []int
+	for range 3 {
+		x := exchange("GET", "/a", "ann")
+		x.Incoming.Header.Set("X-Skip-Ip", "yes")
+		got = append(got, statusOf(x, chain))
+	}
+	if got[0] != 200 || got[1] != 200 || got[2] != 429 {
+		t.Errorf("%v, want each limit to count for itself: 200 200 429", got)
+	}
+}
+
+func TestPlans(t *testing.T) {
+	plan := resolver.Header("X-Plan")
+	p := policies.UserRateLimit(limit.PerHour(1), user, policies.Named("plans"),
+		policies.Plans(plan, map[string]limit.Limit{"pro": limit.PerHour(3), "free": limit.PerHour(2)}))
+	send := func(id, plan string) int {
+		x := exchange("GET", "/", id)
+		if plan != "" {
+			x.Incoming.Header.Set("X-Plan", plan)
+		}
+		return status(x, p)
+	}
+	for plan, admits := range map[string]int{"": 1, "unknown": 1, "free": 2, "pro": 3} {
+		for i := range admits + 1 {
+			want := 200
+			if i == admits {
+				want = 429
+			}
+			if got := send("on-"+plan, plan); got != want {
+				t.Errorf("plan %q, request %d: %d, want %d", plan, i+1, got, want)
+			}
+		}
+	}
+	// An hour of pro is spent; free owes an hour as well, so changing the plan is no way to a fresh budget.
+	if got := send("on-pro", "free"); got != 429 {
+		t.Errorf("after a change of plan: %d, want the debt to stay", got)
+	}
+}
+
+func TestExemptElseAndUnidentified(t *testing.T) {
+	admin := resolver.ValueIs("role", "admin")
+	strict := policies.UserRateLimit(limit.PerHour(1), user, policies.Exempt(admin), policies.Challenge(`Key realm="shop"`))
+	x := exchange("GET", "/", "")
+	if got := status(x, strict); got != 401 || x.Response.Header().Get("WWW-Authenticate") != `Key realm="shop"` {
+		t.Errorf("nobody: %d, challenge %q", got, x.Response.Header().Get("WWW-Authenticate"))
+	}
+	for range 3 {
+		x := exchange("GET", "/", "")
+		x.Values["role"] = "admin"
+		if got := status(x, strict); got != 200 {
+			t.Errorf("exempt: %d", got)
+		}
+	}
+	open := policies.UserRateLimit(limit.PerHour(1), user, policies.AdmitUnidentified())
+	for range 3 {
+		if got := status(exchange("GET", "/", ""), open); got != 200 {
+			t.Errorf("AdmitUnidentified: %d", got)
+		}
+	}
+	both := policies.UserRateLimit(limit.PerHour(1), user, policies.Else(limit.PerHour(2), resolver.ClientIP()))
+	for i, want := range []int{200, 200, 429} {
+		if got := status(exchange("GET", "/", ""), both); got != want {
+			t.Errorf("Else, request %d: %d, want %d", i+1, got, want)
+		}
+	}
+	if got := status(exchange("GET", "/", "ann"), both); got != 200 {
+		t.Errorf("who is named has another budget: %d", got)
+	}
+}
+
+// failing is a store that is down.
+type failing struct{ err error }
+
+func (f failing) Take(context.Context, store.Request) (store.Grant, error) {
+	return store.Grant{}, f.err
+}
+func (f failing) Peek(context.Context, store.Request) (limit.Verdict, error) {
+	return limit.Verdict{}, f.err
+}
+func (f failing) Reset(context.Context, store.Key) error             { return f.err }
+func (f failing) Settle(context.Context, store.Receipt, int64) error { return f.err }
+
+func TestFailureModes(t *testing.T) {
+	down := policies.InStore(failing{store.ErrUnavailable})
+	broken := func(guard.Exchange) (resolver.Subject, error) { return resolver.Subject{}, errors.New("db") }
+	for name, tc := range map[string]struct {
+		tg   guard.TrafficGuard
+		p    *policies.RateLimit
+		want int
+	}{
+		"open by default":      {p: policies.UserRateLimit(limit.PerHour(1), user, down), want: 200},
+		"closed by guard":      {tg: guard.TrafficGuard{FailureMode: guard.Closed}, p: policies.UserRateLimit(limit.PerHour(1), user, down), want: 503},
+		"closed by policy":     {p: policies.UserRateLimit(limit.PerHour(1), user, down, policies.FailClosed()), want: 503},
+		"open by policy":       {tg: guard.TrafficGuard{FailureMode: guard.Closed}, p: policies.UserRateLimit(limit.PerHour(1), user, down, policies.FailOpen()), want: 200},
+		"resolver, closed":     {p: policies.UserRateLimit(limit.PerHour(1), broken, policies.FailClosed()), want: 503},
+		"resolver, open":       {p: policies.UserRateLimit(limit.PerHour(1), broken), want: 200},
+		"application's fault":  {p: policies.UserRateLimit(limit.PerHour(1), resolver.Value("user_id")), want: 503},
+		"cost can not be told": {p: policies.UserRateLimit(limit.PerHour(1), user, policies.FailClosed(), policies.CostOf(func(guard.Exchange) (int64, error) { return 0, errors.New("db") })), want: 503},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var events []guard.Event
+			tc.tg.Observe = func(_ context.Context, e guard.Event) { events = append(events, e) }
+			x := exchange("GET", "/", "ann")
+			x.Values["user_id"] = struct{}{}
+			if got := statusOf(x, tc.tg.Chain(tc.p)); got != tc.want {
+				t.Errorf("status %d, want %d", got, tc.want)
+			}
+			if len(events) != 1 || events[0].Degraded != (tc.want == 200) {
+				t.Errorf("events %+v: want one, degraded if the request passed", events)
+			}
+			if strings.Contains(x.Response.Body.String(), "db") {
+				t.Errorf("the client reads the cause: %s", x.Response.Body)
+			}
+		})
+	}
+}
+
+func TestPeekAndReset(t *testing.T) {
+	p := policies.UserRateLimit(limit.PerHour(2), resolver.As("user", user),
+		policies.Else(limit.PerHour(1), resolver.ClientIP()),
+		policies.Plans(resolver.Header("X-Plan"), map[string]limit.Limit{"pro": limit.PerHour(20)}))
+	ann := policies.Target{Subject: resolver.Subject{Kind: "user", Value: "ann"}, Route: guard.Route{Method: "GET", Pattern: "/"}}
+	peek := func(target policies.Target) limit.Verdict {
+		t.Helper()
+		v, err := p.Peek(t.Context(), target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	if v := peek(ann); !v.OK || v.Remaining != 1 {
+		t.Errorf("before: %+v", v)
+	}
+	status(exchange("GET", "/", "ann"), p)
+	status(exchange("GET", "/", "ann"), p)
+	if v := peek(ann); v.OK || v.Wait <= 0 {
+		t.Errorf("spent: %+v", v)
+	}
+	pro := ann
+	pro.Plan = "pro"
+	if v := peek(pro); v.OK {
+		t.Errorf("an hour's debt is pro's whole burst too: %+v", v)
+	}
+	other := ann
+	other.Else, other.Subject = true, resolver.Subject{Kind: "ip", Value: "192.0.2.1"}
+	status(exchange("GET", "/", ""), p)
+	if v := peek(other); v.OK {
+		t.Errorf("Else: %+v", v)
+	}
+	if err := p.Reset(t.Context(), ann); err != nil {
+		t.Fatal(err)
+	}
+	if v := peek(ann); !v.OK || v.Remaining != 1 {
+		t.Errorf("after Reset: %+v", v)
+	}
+	if got := status(exchange("GET", "/", "ann"), p); got != 200 {
+		t.Errorf("after Reset: %d", got)
+	}
+}
+
+func TestFaultsCanBeTakenApart(t *testing.T) {
+	_, err := policies.NewUserRateLimit(limit.PerMinute(0), nil, policies.Named("api"))
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the joined errors are what is asked for
+	if !ok || len(joined.Unwrap()) != 2 {
+		t.Fatalf("%v: want two faults, joined", err)
+	}
+	var fault *policies.ConfigError
+	if !errors.As(err, &fault) || fault.Policy != `NewUserRateLimit "api"` || fault.Field == "" || fault.Reason == "" {
+		t.Errorf("%+v", fault)
+	}
+}
