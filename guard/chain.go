@@ -35,6 +35,31 @@ type held struct {
 	d    Decision
 }
 
+// entered are the policies that admitted, in order. It lives on Do's stack and must not be reached from a [run]:
+// the compiler would move it to the heap with what a run hands to policies.
+type entered struct {
+	first [inline]held
+	rest  []held
+	n     int
+}
+
+func (e *entered) push(h held) {
+	if e.n < inline {
+		e.first[e.n] = h
+	} else {
+		e.rest = append(e.rest, h)
+	}
+	e.n++
+}
+
+func (e *entered) pop() held {
+	e.n--
+	if e.n < inline {
+		return e.first[e.n]
+	}
+	return e.rest[e.n-inline]
+}
+
 // Chain compiles policies, the first outermost. It copies the slice. A nil TrafficGuard is like a zero one.
 //
 // It panics, as routers do at this point, if a policy is nil or its name can not be used, or if another
@@ -108,14 +133,12 @@ func (c *Chain) Requires() Requirement { return c.requires }
 //
 // A panic in next passes through, after all After hooks.
 func (c *Chain) Do(x Exchange, next func() (status int, err error)) (*Rejection, error) {
-	var buf [inline]held
-	r := run{chain: c, x: x, req: x.Request(), entered: buf[:0]}
+	var in entered
+	r := run{chain: c, x: x, req: x.Request()}
 	r.ctx = r.req.Context()
-	defer r.leave()
+	defer r.leave(&in)
 
-	rej := r.enter()
-	r.endBudget()
-	if rej != nil {
+	if rej := r.enter(&in); rej != nil {
 		return rej, nil
 	}
 	r.moved = x.Request() != r.req
@@ -134,21 +157,18 @@ func (c *Chain) Do(x Exchange, next func() (status int, err error)) (*Rejection,
 
 // A run is one passage of one exchange through a chain. It lives on Do's stack.
 type run struct {
-	chain   *Chain
-	x       Exchange
-	req     *http.Request
-	ctx     context.Context
-	entered []held
-	out     Outcome
-	start   time.Time
-	moved   bool // a policy set another context
-
-	budget context.Context // nil until a policy asks for it
-	cancel context.CancelFunc
+	chain *Chain
+	x     Exchange
+	req   *http.Request
+	ctx   context.Context
+	out   Outcome
+	start time.Time
+	moved bool          // a policy set another context
+	spent time.Duration // of the budget
 }
 
 // enter asks the policies in order. It returns the rejection of the first that refuses.
-func (r *run) enter() *Rejection {
+func (r *run) enter(in *entered) *Rejection {
 	var tightest Quota
 	var name string
 	for i := range r.chain.links {
@@ -156,7 +176,7 @@ func (r *run) enter() *Rejection {
 		if !l.policy.Supports(r.x) {
 			continue
 		}
-		d, err := l.policy.Before(r.contextFor(l), r.x)
+		d, err := r.ask(l)
 		if err != nil {
 			if rej := r.undecided(l, err); rej != nil {
 				return rej
@@ -166,7 +186,7 @@ func (r *run) enter() *Rejection {
 		if d.Rejection != nil {
 			return r.refuse(l, d)
 		}
-		r.entered = append(r.entered, held{l, d})
+		in.push(held{l, d})
 		if r.chain.tg.Observe != nil {
 			r.report(Event{Kind: Admitted, Policy: l.name, Degraded: d.Degraded}, l)
 		}
@@ -178,25 +198,19 @@ func (r *run) enter() *Rejection {
 	return nil
 }
 
-// contextFor returns the context in which l decides: the request's, or one that ends with the chain's budget,
-// which begins when the first policy needs it.
-func (r *run) contextFor(l *link) context.Context {
-	if l.requires&RequireBudget == 0 {
-		return r.x.Request().Context()
+// ask calls Before of l, within what is left of the budget if l needs one. Only the time of such policies is
+// spent: a wait in a queue between them must not leave the last one without any.
+func (r *run) ask(l *link) (Decision, error) {
+	ctx, budget := r.x.Request().Context(), r.chain.tg.budget()
+	if l.requires&RequireBudget == 0 || budget < 0 {
+		return l.policy.Before(ctx, r.x)
 	}
-	if r.budget == nil {
-		r.budget = r.x.Request().Context()
-		if b := r.chain.tg.budget(); b > 0 {
-			r.budget, r.cancel = context.WithTimeout(r.budget, b)
-		}
-	}
-	return r.budget
-}
-
-func (r *run) endBudget() {
-	if r.cancel != nil {
-		r.cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, budget-r.spent)
+	defer cancel()
+	start := time.Now()
+	d, err := l.policy.Before(ctx, r.x)
+	r.spent += time.Since(start)
+	return d, err
 }
 
 // show writes the quota headers of an admitted request, unless an outer chain has shown a tighter quota.
@@ -247,12 +261,11 @@ func (r *run) report(e Event, l *link) {
 }
 
 // leave runs what is owed when the exchange goes out again, by whatever way.
-func (r *run) leave() {
-	r.endBudget()
+func (r *run) leave(in *entered) {
 	if r.moved || !r.out.Ran && r.x.Request() != r.req {
 		defer r.x.SetContext(r.ctx)
 	}
-	if len(r.entered) == 0 {
+	if in.n == 0 {
 		return
 	}
 	if !r.start.IsZero() {
@@ -261,18 +274,17 @@ func (r *run) leave() {
 	if r.out.Panicked {
 		r.out.Status, r.out.Err = 0, nil
 	}
-	r.unwind(r.entered)
+	r.unwind(in)
 }
 
-// unwind calls the After of entered, last first. The recursion in a defer, rather than a loop, is what keeps
+// unwind calls the After of those in, last first. The recursion in a defer, rather than a loop, is what keeps
 // a panicking After from cheating the others, without a recover.
-func (r *run) unwind(entered []held) {
-	if len(entered) == 0 {
+func (r *run) unwind(in *entered) {
+	if in.n == 0 {
 		return
 	}
-	n := len(entered) - 1
-	defer r.unwind(entered[:n])
-	last := &entered[n]
+	last := in.pop()
+	defer r.unwind(in)
 	if err := last.link.policy.After(r.ctx, r.x, last.d, r.out); err != nil {
 		r.report(Event{Kind: ReleaseFailed, Policy: last.link.name, Err: err}, last.link)
 	}

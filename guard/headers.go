@@ -128,6 +128,9 @@ func (q Quota) shown(h http.Header) (int64, bool) {
 		field = h.Get("X-Ratelimit-Remaining")
 	case NoHeaders:
 	}
+	if field == "" { // the usual case: the error that it would make costs an allocation
+		return 0, false
+	}
 	n, err := strconv.ParseInt(field, 10, 64)
 	return n, err == nil
 }

@@ -54,7 +54,7 @@ func (r *Rejection) Problem() []byte {
 // Adapters call it in place of the handler.
 func (c *Chain) Answer(w http.ResponseWriter, req *http.Request, r *Rejection) {
 	if hook := c.tg.Answer; hook != nil {
-		seen := &writeWatch{ResponseWriter: w}
+		seen := &writeWatch{ResponseWriter: w, status: r.StatusCode()}
 		hook(seen, req, r)
 		if seen.wrote {
 			return
@@ -75,10 +75,12 @@ func writeProblem(w http.ResponseWriter, req *http.Request, r *Rejection) {
 	}
 }
 
-// writeWatch notes whether a custom answer wrote anything.
+// writeWatch notes whether a custom answer wrote anything. A body without a status gets the refusal's: net/http
+// would make a 200 of it.
 type writeWatch struct {
 	http.ResponseWriter
-	wrote bool
+	status int
+	wrote  bool
 }
 
 func (w *writeWatch) WriteHeader(status int) {
@@ -87,7 +89,9 @@ func (w *writeWatch) WriteHeader(status int) {
 }
 
 func (w *writeWatch) Write(b []byte) (int, error) {
-	w.wrote = true
+	if !w.wrote {
+		w.WriteHeader(w.status)
+	}
 	return w.ResponseWriter.Write(b)
 }
 

@@ -141,8 +141,9 @@ func (r *Rejection) setHeader(h http.Header) {
 	h["Cache-Control"] = []string{"no-store"}
 	if r.Quota.Format != NoHeaders {
 		q := r.Quota
-		q.Remaining = 0
-		q.Reset = time.Duration(after) * time.Second
+		if ok { // else waiting is not what helps: the quota is what it is
+			q.Remaining, q.Reset = 0, time.Duration(after)*time.Second
+		}
 		q.write(h, r.Policy)
 	}
 }

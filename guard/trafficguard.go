@@ -100,7 +100,11 @@ func (tg *TrafficGuard) nameOf(p GuardPolicy) (name string, own bool) {
 		}
 	}
 	t := fmt.Sprintf("%T", unwrap(p))
-	return t[strings.LastIndexByte(t, '.')+1:], false
+	t = t[strings.LastIndexByte(t, '.')+1:]
+	if checkName(t) != nil { // Go allows more in a name than header fields do
+		return unnamed, false
+	}
+	return t, false
 }
 
 func (tg *TrafficGuard) budget() time.Duration {
@@ -124,7 +128,7 @@ func unwrap(p GuardPolicy) GuardPolicy {
 // same reports whether a and b are one policy. Values that can not be compared are never the same.
 func same(a, b GuardPolicy) bool {
 	a, b = unwrap(a), unwrap(b)
-	return reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 func checkName(name string) error {
