@@ -16,9 +16,10 @@
 //
 // # Quantum
 //
-// Time is counted in whole microseconds. A limit whose numbers would not fit in 2^53, as far as doubles (and
-// so Redis scripts) are exact, is slowed down until they do, by less than one part in a million. That can only happen
-// above some 10^9 tokens of burst and microseconds of refill time together; the usual limits are exact.
+// Time is counted in whole microseconds, debts in fractions of one. A limit whose numbers would not stay below 2^53, as far
+// as doubles (and so Redis scripts) are exact, is slowed down until they do, by less than one part in a million. It can
+// happen only where the burst times the period in microseconds, after cancelling common factors, exceeds 4.5*10^15, or the
+// fraction's denominator exceeds 2^31: at some 52,000 a day and more, with numbers that share no factor. [Rule.Interval] tells.
 package limit
 
 import (
@@ -106,14 +107,11 @@ func (l Limit) Err() error {
 	if l.bursty && (l.burst < 1 || l.burst > maxQuota) {
 		faults = append(faults, fmt.Errorf("burst %d: must be 1 to %d", l.burst, maxQuota))
 	}
-	if len(faults) > 0 {
-		return errors.Join(faults...)
-	}
-	// The rest only guards bounds, so floats will do.
-	if float64(l.quota)/l.period.Seconds() > maxRate {
+	// The rest only guards bounds, so floats will do. It looks at no value that is out of its own bounds.
+	if l.quota >= 1 && l.period > 0 && float64(l.quota)/l.period.Seconds() > maxRate {
 		faults = append(faults, fmt.Errorf("rate %d per %s: must be at most %d a second", l.quota, l.period, maxRate))
 	}
-	if l.period.Seconds()*float64(l.size())/float64(l.quota) > maxRefill.Seconds() {
+	if len(faults) == 0 && l.period.Seconds()*float64(l.size())/float64(l.quota) > maxRefill.Seconds() {
 		faults = append(faults, fmt.Errorf("burst %d: takes longer than %s to refill at %d per %s", l.size(), maxRefill, l.quota, l.period))
 	}
 	return errors.Join(faults...)

@@ -70,16 +70,41 @@ func (m *model) verdict(owed *big.Rat, v limit.Verdict) limit.Verdict {
 // settle corrects a charge that left the bucket to be full at that instant.
 func (m *model) settle(now int64, full *big.Rat, cost, actual int64) {
 	owed := m.owed(now)
+	cut := m.full.Cmp(new(big.Rat).Add(big.NewRat(now, 1), owed)) > 0 // another rule may owe that: it is moved, not counted
 	if actual > cost {
 		more := new(big.Rat).Mul(m.interval, new(big.Rat).SetInt64(actual-cost))
+		if cut {
+			m.shift(clamp(more, m.most), 1, now+century)
+			return
+		}
 		m.owe(now, clamp(more.Add(more, owed), m.most))
 		return
 	}
 	left := clamp(new(big.Rat).Sub(full, big.NewRat(now, 1)), m.most)
 	back := clamp(mul(m.interval, cost-actual), left)
+	if cut {
+		m.shift(back, -1, now+century)
+		return
+	}
 	if back.Sign() > 0 {
 		m.owe(now, clamp(new(big.Rat).Sub(owed, back), m.most))
 	}
+}
+
+const century = 3_153_600_000_000_000
+
+// shift moves the instant by the whole microseconds in d, not beyond most if that is ahead.
+func (m *model) shift(d *big.Rat, sign, most int64) {
+	n := new(big.Int).Quo(d.Num(), d.Denom()).Int64()
+	next := new(big.Rat).Add(m.full, big.NewRat(sign*n, 1))
+	if limit := big.NewRat(most, 1); sign > 0 && next.Cmp(limit) > 0 {
+		if m.full.Cmp(limit) >= 0 {
+			return
+		}
+		whole := new(big.Int).Quo(m.full.Num(), m.full.Denom())
+		next = limit.Add(limit, new(big.Rat).Sub(m.full, new(big.Rat).SetInt(whole)))
+	}
+	m.full = next
 }
 
 // clamp returns x, at least 0 and at most most.

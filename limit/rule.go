@@ -199,18 +199,33 @@ func (r *Rule) Verdict(debt, cost int64, admitted bool) Verdict {
 // actual what it should have been. It returns the state to keep.
 //
 // A smaller cost gives back at most what time has not given back already: a bucket that has been full since is not
-// filled twice. A larger one is charged in full, as of now, past the burst if need be; that debt is waited for.
+// filled twice. That is judged as if nothing else had been settled or reset since the grant: where it was, as much as the
+// grant's own charge can come back too much. A larger cost is charged in full, as of now, past the burst if need be, up to
+// [Rule.MaxDebt]; that debt is waited for.
+//
+// Where s owes more than a burst under another rule, because the subject's plan changed meanwhile, that debt is moved by the
+// correction and not cut: it is not this grant's to forgive.
 func (r *Rule) Settle(s State, now int64, at State, cost, actual int64) State {
-	debt := r.Debt(s, now)
+	debt, cut := r.debt(s, now)
 	if actual > cost {
-		return r.StateAt(now, min(debt+r.extra(actual-cost), r.maxDebt))
+		more := r.extra(actual - cost)
+		if cut {
+			s.At = max(s.At, min(s.At+more/r.n, now+maxOwed))
+			return s
+		}
+		return r.StateAt(now, min(debt+more, r.maxDebt))
 	}
 	left, _ := r.owed(at, now, r.maxDebt)
 	back := min((cost-actual)*r.unit, left)
-	if back == 0 {
+	switch {
+	case back == 0:
 		return s
+	case cut:
+		s.At -= back / r.n
+		return s
+	default:
+		return r.StateAt(now, max(0, debt-back))
 	}
-	return r.StateAt(now, max(0, debt-back))
 }
 
 // extra returns the units of an up-charge, which has no bound of its own.
