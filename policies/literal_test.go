@@ -11,7 +11,7 @@ import (
 	"github.com/trafficguard-go/trafficguard/echov5adapter"
 	"github.com/trafficguard-go/trafficguard/ginadapter"
 	"github.com/trafficguard-go/trafficguard/limit"
-	. "github.com/trafficguard-go/trafficguard/policies" //nolint:revive,staticcheck // a route table may be written this way
+	. "github.com/trafficguard-go/trafficguard/policies" // a route table may be written this way
 	"github.com/trafficguard-go/trafficguard/resolver"
 )
 

@@ -164,14 +164,14 @@ func TestFailureModes(t *testing.T) {
 	down := policies.InStore(failing{store.ErrUnavailable})
 	broken := func(guard.Exchange) (resolver.Subject, error) { return resolver.Subject{}, errors.New("db") }
 	for name, tc := range map[string]struct {
-		tg   guard.TrafficGuard
+		tg   guard.FailureMode
 		p    *policies.RateLimit
 		want int
 	}{
 		"open by default":      {p: policies.UserRateLimit(limit.PerHour(1), user, down), want: 200},
-		"closed by guard":      {tg: guard.TrafficGuard{FailureMode: guard.Closed}, p: policies.UserRateLimit(limit.PerHour(1), user, down), want: 503},
+		"closed by guard":      {tg: guard.Closed, p: policies.UserRateLimit(limit.PerHour(1), user, down), want: 503},
 		"closed by policy":     {p: policies.UserRateLimit(limit.PerHour(1), user, down, policies.FailClosed()), want: 503},
-		"open by policy":       {tg: guard.TrafficGuard{FailureMode: guard.Closed}, p: policies.UserRateLimit(limit.PerHour(1), user, down, policies.FailOpen()), want: 200},
+		"open by policy":       {tg: guard.Closed, p: policies.UserRateLimit(limit.PerHour(1), user, down, policies.FailOpen()), want: 200},
 		"resolver, closed":     {p: policies.UserRateLimit(limit.PerHour(1), broken, policies.FailClosed()), want: 503},
 		"resolver, open":       {p: policies.UserRateLimit(limit.PerHour(1), broken), want: 200},
 		"application's fault":  {p: policies.UserRateLimit(limit.PerHour(1), resolver.Value("user_id")), want: 503},
@@ -179,10 +179,10 @@ func TestFailureModes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var events []guard.Event
-			tc.tg.Observe = func(_ context.Context, e guard.Event) { events = append(events, e) }
+			tg := &guard.TrafficGuard{FailureMode: tc.tg, Observe: func(_ context.Context, e guard.Event) { events = append(events, e) }}
 			x := exchange("GET", "/", "ann")
 			x.Values["user_id"] = struct{}{}
-			if got := statusOf(x, tc.tg.Chain(tc.p)); got != tc.want {
+			if got := statusOf(x, tg.Chain(tc.p)); got != tc.want {
 				t.Errorf("status %d, want %d", got, tc.want)
 			}
 			if len(events) != 1 || events[0].Degraded != (tc.want == 200) {
@@ -240,7 +240,7 @@ func TestPeekAndReset(t *testing.T) {
 
 func TestFaultsCanBeTakenApart(t *testing.T) {
 	_, err := policies.NewUserRateLimit(limit.PerMinute(0), nil, policies.Named("api"))
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the joined errors are what is asked for
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(joined.Unwrap()) != 2 {
 		t.Fatalf("%v: want two faults, joined", err)
 	}

@@ -77,7 +77,7 @@ func newValidator() *validator.Validate {
 
 // checkLimit hands on what a limit says of itself.
 func checkLimit(sl validator.StructLevel) {
-	l, ok := sl.Current().Interface().(limit.Limit)
+	l, ok := reflect.TypeAssert[limit.Limit](sl.Current())
 	if !ok {
 		return
 	}
@@ -88,7 +88,7 @@ func checkLimit(sl validator.StructLevel) {
 
 // checkRate checks what concerns several fields.
 func checkRate(sl validator.StructLevel) {
-	s, ok := sl.Current().Interface().(rateSettings)
+	s, ok := reflect.TypeAssert[rateSettings](sl.Current())
 	if !ok {
 		return
 	}
