@@ -172,7 +172,7 @@ func BenchmarkHandler(b *testing.B) {
 		"httprate":             httprate.Limit(quota*100, time.Second, httprate.WithKeyFuncs(byHeader))(h),
 		"tollbooth": func() http.Handler {
 			l := tollbooth.NewLimiter(quota, nil)
-			l.SetBurst(quota * 10).SetIPLookups([]string{"RemoteAddr"}).SetHeader("X-User-Id", nil)
+			l.SetBurst(quota*10).SetIPLookups([]string{"RemoteAddr"}).SetHeader("X-User-Id", nil)
 			return tollbooth.LimitHandler(l, h)
 		}(),
 		"throttled": func() http.Handler {
