@@ -131,10 +131,10 @@ func (r *Rule) debt(s State, now int64) (debt int64, cut bool) {
 
 func (r *Rule) owed(s State, now, top int64) (debt int64, cut bool) {
 	gap := s.At - now
-	switch {
-	case gap < 0:
+	if gap < 0 {
 		return 0, false
-	case gap > top/r.n:
+	}
+	if most, _ := r.micros(top); gap > most {
 		return top, true
 	}
 	debt = gap*r.n + min(s.Frac, r.n-1)
@@ -143,7 +143,8 @@ func (r *Rule) owed(s State, now, top int64) (debt int64, cut bool) {
 
 // StateAt returns the state that owes debt at now.
 func (r *Rule) StateAt(now, debt int64) State {
-	return State{At: now + debt/r.n, Frac: debt % r.n, Over: debt > r.capacity}
+	whole, rest := r.micros(debt)
+	return State{At: now + whole, Frac: rest, Over: debt > r.capacity}
 }
 
 // A Verdict is what a limit says to a request.
@@ -240,9 +241,18 @@ func (r *Rule) duration(units int64) time.Duration {
 	if units <= 0 {
 		return 0
 	}
-	us := units / r.n
-	if units%r.n != 0 {
-		us++
+	whole, rest := r.micros(units)
+	if rest != 0 {
+		whole++
 	}
-	return time.Duration(us) * time.Microsecond
+	return time.Duration(whole) * time.Microsecond
+}
+
+// micros returns units as whole microseconds and the rest. Most limits have a denominator of 1, and dividing is what
+// costs most in a decision.
+func (r *Rule) micros(units int64) (whole, rest int64) {
+	if r.n == 1 {
+		return units, 0
+	}
+	return units / r.n, units % r.n
 }

@@ -135,7 +135,8 @@ func (p *RateLimit) Before(ctx context.Context, x guard.Exchange) (guard.Decisio
 		}
 		return guard.Decision{Rejection: p.nobody}, nil
 	}
-	grant, err := p.store.Take(ctx, store.Request{Key: p.key(c.who, x.Route()), Rule: c.rule, Cost: c.cost})
+	request := store.Request{Key: p.key(c.who, x.Route()), Rule: c.rule, Cost: c.cost}
+	grant, err := p.store.Take(ctx, request)
 	if err != nil {
 		return guard.Decision{}, err
 	}
@@ -145,7 +146,7 @@ func (p *RateLimit) Before(ctx context.Context, x guard.Exchange) (guard.Decisio
 		return d, nil
 	}
 	state := p.charges.Get().(*charge)
-	state.receipt = grant.Receipt
+	state.receipt = grant.Receipt(request)
 	d.State = state
 	return d, nil
 }

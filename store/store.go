@@ -49,17 +49,23 @@ type Request struct {
 // A Grant is a store's answer.
 type Grant struct {
 	limit.Verdict
-	// Receipt is for [RateStore.Settle]. It is meaningful only if OK.
-	Receipt Receipt
+	// At is the state that the charge left. It is meaningful only if OK.
+	At limit.State
+	// Via is the store's own note on where it made the charge; 0 is the subject's own state.
+	Via uint8
 	// Degraded says that a stand-in answered for the store.
 	Degraded bool
 }
 
+// Receipt returns the receipt for what g granted to r, for [RateStore.Settle]. It is meaningful only if g is OK.
+func (g Grant) Receipt(r Request) Receipt { return Receipt{Request: r, At: g.At, Via: g.Via} }
+
 // A Receipt names one charge, so that exactly that one can be corrected later. It is a value.
 type Receipt struct {
 	Request
-	// At is the state that the charge left.
-	At limit.State
+	// At and Via are those of the [Grant].
+	At  limit.State
+	Via uint8
 }
 
 // A RateStore keeps what subjects have used of their limits. Every method is one atomic step: of concurrent

@@ -33,7 +33,7 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 		"Take, refused":             func() { _, err = s.Take(ctx, refused) },
 		"Take, in an overflow":      func() { _, err = full.Take(ctx, crowd[1]) },
 		"Peek":                      func() { _, err = s.Peek(ctx, known) },
-		"Take and Settle":           func() { g, _ = s.Take(ctx, known); err = s.Settle(ctx, g.Receipt, 2) },
+		"Take and Settle":           func() { g, _ = s.Take(ctx, known); err = s.Settle(ctx, g.Receipt(known), 2) },
 		"Reset":                     func() { err = s.Reset(ctx, known.Key) },
 		"Peek of a subject unknown": func() { _, err = s.Peek(ctx, crowd[0]) },
 	} {

@@ -99,7 +99,7 @@ func (s *Store) take(r *store.Request) (g store.Grant, now int64, ok bool) {
 	case v.OK && !s.insert(sh, hash, state, now):
 		return g, now, false
 	}
-	return grant(r, state, v), now, true
+	return store.Grant{Verdict: v, At: state}, now, true
 }
 
 // Peek says what Take would say, and changes nothing. It does not look at ctx.
@@ -156,7 +156,7 @@ func (s *Store) Settle(_ context.Context, r store.Receipt, actual int64) error {
 	if actual < 0 || r.Cost > r.Rule.Burst() {
 		return limit.ErrCost
 	}
-	if isOverflow(r.Key) || !s.settle(&r, actual) {
+	if r.Via == viaOverflow || isOverflow(r.Key) || !s.settle(&r, actual) {
 		s.overflow.settle(r, actual, &s.clock)
 	}
 	return nil
@@ -181,13 +181,25 @@ func (s *Store) settle(r *store.Receipt, actual int64) bool {
 	return s.insert(sh, hash, state, now)
 }
 
+// hash hashes each part under the store's seed and multiplies it with a number of its place, so that no two keys meet by
+// construction. The parts do not wait for each other, as they would in one running hash.
 func (s *Store) hash(k *store.Key) uint64 {
-	// Each part is hashed with its length and under the hash of those before it, so no two keys meet by construction.
-	h := maphash.Comparable(s.seed, *k)
+	h := s.part(k.Subject, 0x9e3779b97f4a7c15) ^ s.part(k.Kind, 0xbf58476d1ce4e5b9) ^
+		s.part(k.Policy, 0x94d049bb133111eb) ^ s.part(k.Method, 0xd6e8feb86659fd93) ^
+		s.part(k.Pattern, 0xa0761d6478bd642f) ^ s.part(k.Shape, 0xe7037ed1a0b428db)
 	if h == 0 {
 		return 1 // 0 marks an empty slot
 	}
 	return h
+}
+
+// part leaves out empty parts: half of a key's are.
+func (s *Store) part(text string, place uint64) uint64 {
+	if text == "" {
+		return 0
+	}
+	hi, lo := bits.Mul64(maphash.String(s.seed, text)^place, place)
+	return hi ^ lo
 }
 
 func (s *Store) shard(hash uint64) *shard { return &s.shards[hash>>s.shift] }
@@ -200,14 +212,6 @@ func check(r *limit.Rule, cost int64) error {
 		return limit.ErrCost
 	}
 	return nil
-}
-
-func grant(r *store.Request, at limit.State, v limit.Verdict) store.Grant {
-	g := store.Grant{Verdict: v}
-	if v.OK {
-		g.Receipt = store.Receipt{Request: *r, At: at}
-	}
-	return g
 }
 
 // Local reports true: no answer comes from another machine.

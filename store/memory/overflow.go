@@ -8,8 +8,11 @@ import (
 	"github.com/trafficguard-go/trafficguard/store"
 )
 
-// overflowKind is the kind of the keys in receipts for what was charged to an overflow bucket.
-const overflowKind = "overflow"
+// overflowKind is the kind of the keys of overflow buckets, and viaOverflow marks what was charged to one.
+const (
+	overflowKind = "overflow"
+	viaOverflow  = 1
+)
 
 // reportPause is the least time between two reports, in microseconds.
 const reportPause = 60_000_000
@@ -42,17 +45,16 @@ func bucketOf(r store.Request) overflowBucket {
 	return overflowBucket{key: shared(r.Key), limit: r.Rule.Limit()}
 }
 
-// take decides for a subject that has no place of its own. The receipt is for the shared bucket.
+// take decides for a subject that has no place of its own.
 func (o *overflow) take(r store.Request, c *clock) store.Grant {
 	b := bucketOf(r)
-	r.Key = b.key
 	o.mu.Lock()
 	now := c.now()
 	state, v := r.Rule.Take(o.states[b], now, r.Cost)
 	o.put(b, state, now)
 	o.mu.Unlock()
-	o.tell(r.Key, now)
-	return grant(&r, state, v)
+	o.tell(b.key, now)
+	return store.Grant{Verdict: v, At: state, Via: viaOverflow}
 }
 
 func (o *overflow) peek(r store.Request, c *clock) limit.Verdict {

@@ -158,13 +158,17 @@ func TestOverflowIsLoggedByDefault(t *testing.T) { // not parallel: it sets the 
 func TestReceiptsOfAnOverflowBucket(t *testing.T) {
 	t.Parallel()
 	f := newFullStore(t)
-	settle := func(g store.Grant, actual int64) {
+	settle := func(r store.Receipt, actual int64) {
 		t.Helper()
-		if err := f.Settle(t.Context(), g.Receipt, actual); err != nil {
+		if err := f.Settle(t.Context(), r, actual); err != nil {
 			t.Fatal(err)
 		}
 	}
-	first, second := f.take(f.request(1000)), f.take(f.request(1001))
+	receipt := func(i int) store.Receipt {
+		r := f.request(i)
+		return f.take(r).Receipt(r)
+	}
+	first, second := receipt(1000), receipt(1001)
 	settle(first, 0)
 	settle(second, 3)
 	if g := f.take(f.request(1002)); !g.OK || g.Remaining != 1 {
@@ -196,10 +200,11 @@ func TestSettlingASubjectThatHasNoPlaceAnyMore(t *testing.T) {
 	clock := storetest.NewClock()
 	s := memory.New(memory.Clock(clock.Now), memory.MaxKeys(1), memory.OnOverflow(func(store.Key) {}))
 	rule := compiled(t, limit.PerHour(5))
-	old := mustTake(t, s, store.Request{Key: key(1), Rule: rule, Cost: 1})
+	first := store.Request{Key: key(1), Rule: rule, Cost: 1}
+	old := mustTake(t, s, first)
 	clock.Advance(time.Hour)
 	mustTake(t, s, store.Request{Key: key(2), Rule: rule, Cost: 5})
-	if err := s.Settle(t.Context(), old.Receipt, 4); err != nil { // 3 more, which somebody must owe
+	if err := s.Settle(t.Context(), old.Receipt(first), 4); err != nil { // 3 more, which somebody must owe
 		t.Fatal(err)
 	}
 	if g := mustTake(t, s, store.Request{Key: key(3), Rule: rule, Cost: 1}); g.Remaining != 1 {

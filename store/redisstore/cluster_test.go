@@ -154,7 +154,7 @@ func clusterAsks(t *testing.T, c *redistest.Cluster, s *Store) {
 		t.Fatalf("Reset: %v", err)
 	}
 	g := take(t, s, r)
-	if err := s.Settle(context.Background(), g.Receipt, 4); err != nil {
+	if err := s.Settle(context.Background(), g.Receipt(r), 4); err != nil {
 		t.Fatalf("Settle: %v", err)
 	}
 	c.EndMove(slot, to)

@@ -61,7 +61,7 @@ func loseReplies(t *testing.T, s *Store, p *redistest.Proxy, mode redistest.Mode
 	key := s.keyOf(r)
 	sent := func(c script) int { return p.Count(fmt.Sprintf("%s\r\n$1\r\n1\r\n$%d\r\n%s", c.digest, len(key), key)) }
 	g := take(t, s, r)
-	if err := s.Settle(ctx, take(t, s, r).Receipt, 0); err != nil { // so that no script is unknown
+	if err := s.Settle(ctx, take(t, s, r).Receipt(r), 0); err != nil { // so that no script is unknown
 		t.Fatalf("Settle: %v", err)
 	}
 	charged, takes, settles := spent(t, s, r), sent(s.scripts.take), sent(s.scripts.settle)
@@ -72,7 +72,7 @@ func loseReplies(t *testing.T, s *Store, p *redistest.Proxy, mode redistest.Mode
 		_, err := s.Take(ctx, r)
 		mustBe(t, err, store.ErrUnavailable)
 	}
-	mustBe(t, s.Settle(ctx, g.Receipt, 11), store.ErrUnavailable)
+	mustBe(t, s.Settle(ctx, g.Receipt(r), 11), store.ErrUnavailable)
 	p.SetMode(redistest.Pass)
 	awaitAnswer(t, s)
 
@@ -163,7 +163,7 @@ func TestEveryScriptIsSentAnew(t *testing.T) {
 			server.CLI("script", "flush")
 		}
 		all.Go(func() {
-			if err := s.Settle(ctx, g.Receipt, 3); err != nil {
+			if err := s.Settle(ctx, g.Receipt(r), 3); err != nil {
 				t.Errorf("Settle: %v", err)
 			}
 			if got := spent(t, s, r); got != 3 {

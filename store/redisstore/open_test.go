@@ -59,7 +59,7 @@ func TestOpenReportsWhatTheServerRefuses(t *testing.T) {
 	s := open(t, "redis://enough:pw@"+at)
 	r := request(t, "a", limit.PerHour(3))
 	g := take(t, s, r)
-	if err := s.Settle(context.Background(), g.Receipt, 0); err != nil {
+	if err := s.Settle(context.Background(), g.Receipt(r), 0); err != nil {
 		t.Errorf("Settle: %v", err)
 	}
 	if got := takeUntilRefused(t, s, r); got != 3 {

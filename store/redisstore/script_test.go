@@ -83,10 +83,10 @@ func TestScriptsEqualArithmetic(t *testing.T) {
 				}
 				state = after
 				if g.OK {
-					if g.Receipt.At != after {
-						t.Fatalf("%s: the receipt says %+v, want %+v", where, g.Receipt.At, after)
+					if g.At != after {
+						t.Fatalf("%s: the receipt says %+v, want %+v", where, g.At, after)
 					}
-					receipts = append(receipts, g.Receipt)
+					receipts = append(receipts, g.Receipt(store.Request{Key: key, Rule: used, Cost: cost}))
 				}
 			case action < 7:
 				_, want := used.Take(state, now, cost)
@@ -173,12 +173,12 @@ func TestDebtBeyondItsBound(t *testing.T) {
 	s.clock = clock.Now
 	r := request(t, "a", limit.PerMinute(7))
 	g := take(t, s, r)
-	state := g.Receipt.At
+	state := g.At
 	for i, actual := range []int64{math.MaxInt64, math.MaxInt64, 0, math.MaxInt64, 0, 100, math.MaxInt64} {
-		if err := s.Settle(context.Background(), g.Receipt, actual); err != nil {
+		if err := s.Settle(context.Background(), g.Receipt(r), actual); err != nil {
 			t.Fatal(err)
 		}
-		state = r.Rule.Settle(state, clock.Now().UnixMicro(), g.Receipt.At, r.Cost, actual)
+		state = r.Rule.Settle(state, clock.Now().UnixMicro(), g.At, r.Cost, actual)
 		if got := stored(t, s, r.Key); got != text(state) {
 			t.Errorf("settlement %d to %d: %q is stored, want %q", i, actual, got, text(state))
 		}
@@ -244,7 +244,7 @@ func TestSettlementKeepsLife(t *testing.T) {
 		receipt store.Receipt
 		actual  int64
 		most    time.Duration // of life
-	}{{first.Receipt, 3, 13 * time.Second}, {second.Receipt, 100, 103 * time.Second}} {
+	}{{first.Receipt(r), 3, 13 * time.Second}, {second.Receipt(r), 100, 103 * time.Second}} {
 		if err := s.Settle(ctx, step.receipt, step.actual); err != nil {
 			t.Fatal(err)
 		}
@@ -255,13 +255,13 @@ func TestSettlementKeepsLife(t *testing.T) {
 
 	r = request(t, "b", limit.PerMinute(60))
 	g := take(t, s, r)
-	if err := s.Settle(ctx, g.Receipt, 0); err != nil {
+	if err := s.Settle(ctx, g.Receipt(r), 0); err != nil {
 		t.Fatal(err)
 	}
 	if got := shared.CLI("exists", s.keyOf(r)); got != "0" {
 		t.Errorf("a subject without debt has a key")
 	}
-	if err := s.Settle(ctx, g.Receipt, 0); err != nil {
+	if err := s.Settle(ctx, g.Receipt(r), 0); err != nil {
 		t.Fatal(err)
 	}
 	if got := shared.CLI("exists", s.keyOf(r)); got != "0" {
@@ -296,7 +296,7 @@ func TestStoredText(t *testing.T) {
 		if got := shared.CLI("object", "encoding", s.keyOf(r)); got != "int" {
 			t.Errorf("%s: kept as %s, want int", l, got)
 		}
-		if err := s.Settle(ctx, g.Receipt, 2*r.Rule.Burst()); err != nil {
+		if err := s.Settle(ctx, g.Receipt(r), 2*r.Rule.Burst()); err != nil {
 			t.Fatal(err)
 		}
 		if got := shared.CLI("object", "encoding", s.keyOf(r)); got != "int" {
@@ -308,7 +308,7 @@ func TestStoredText(t *testing.T) {
 		r := request(t, fmt.Sprint("extreme ", i), l)
 		r.Cost = r.Rule.Burst()
 		g := take(t, s, r)
-		if err := s.Settle(ctx, g.Receipt, r.Cost+1_000_000_000); err != nil {
+		if err := s.Settle(ctx, g.Receipt(r), r.Cost+1_000_000_000); err != nil {
 			t.Fatal(err)
 		}
 		if got := shared.CLI("get", s.keyOf(r)); !form.MatchString(got) {

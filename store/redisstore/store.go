@@ -66,8 +66,7 @@ func (s *Store) Take(ctx context.Context, r store.Request) (store.Grant, error) 
 		debt, isDebt := v[0].(int64)
 		now, isTime := v[1].(int64)
 		if isDebt && isTime {
-			receipt := store.Receipt{Request: r, At: r.Rule.StateAt(now, debt)}
-			return store.Grant{Verdict: r.Rule.Verdict(debt, r.Cost, true), Receipt: receipt}, nil
+			return store.Grant{Verdict: r.Rule.Verdict(debt, r.Cost, true), At: r.Rule.StateAt(now, debt)}, nil
 		}
 	}
 	return store.Grant{}, s.strange(reply)

@@ -63,7 +63,7 @@ func BenchmarkRateStore(b *testing.B, open func(tb testing.TB) store.RateStore) 
 		s, r := one(b)
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := s.Settle(context.Background(), take(b, s, r).Receipt, 0); err != nil {
+			if err := s.Settle(context.Background(), take(b, s, r).Receipt(r), 0); err != nil {
 				b.Fatal(err)
 			}
 		}

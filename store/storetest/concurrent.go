@@ -76,7 +76,7 @@ func concurrentSettlements(x *trial) {
 				x.Errorf("Take of cost %d: %+v, %v, must pass", cost, g.Verdict, err)
 				return
 			}
-			if err := x.store.Settle(context.Background(), g.Receipt, actual); err != nil {
+			if err := x.store.Settle(context.Background(), g.Receipt(s.request(cost)), actual); err != nil {
 				x.Errorf("Settle: %v", err)
 			}
 			spent.Add(actual)

@@ -176,7 +176,7 @@ func settleOutOfRange(x *trial) {
 	s := x.subject("negative", limit.PerMinute(10))
 	g := s.admit(5)
 	for _, actual := range []int64{-1, math.MinInt64} {
-		if err := x.store.Settle(context.Background(), g.Receipt, actual); !errors.Is(err, limit.ErrCost) {
+		if err := x.store.Settle(context.Background(), g.receipt, actual); !errors.Is(err, limit.ErrCost) {
 			x.Errorf("Settle to %d: %v, want limit.ErrCost", actual, err)
 		}
 	}
@@ -188,7 +188,7 @@ func settleWithoutClient(x *trial) {
 	g := s.admit(5)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := x.store.Settle(ctx, g.Receipt, 1); err != nil {
+	if err := x.store.Settle(ctx, g.receipt, 1); err != nil {
 		x.Fatalf("Settle with a cancelled context: %v", err)
 	}
 	s.left(9)

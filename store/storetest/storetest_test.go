@@ -159,9 +159,9 @@ func (p *plain) Take(_ context.Context, r store.Request) (store.Grant, error) {
 		s, v = p.refused(r, before, s, v)
 	}
 	p.states[p.key(r.Key)] = s
-	g := store.Grant{Verdict: v, Receipt: store.Receipt{Request: r, At: s}}
+	g := store.Grant{Verdict: v, At: s}
 	if p.flaw == "receipts are those of the burst" {
-		g.Receipt.At = r.Rule.StateAt(p.now(), r.Rule.Capacity())
+		g.At = r.Rule.StateAt(p.now(), r.Rule.Capacity())
 	}
 	return g, nil
 }

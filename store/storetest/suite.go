@@ -109,15 +109,21 @@ func (s subject) request(cost int64) store.Request {
 	return store.Request{Key: s.key, Rule: s.rule, Cost: cost}
 }
 
+// granted is a grant with the receipt for it.
+type granted struct {
+	store.Grant
+	receipt store.Receipt
+}
+
 // take decides, and checks what holds for every answer.
-func (s subject) take(cost int64) store.Grant {
+func (s subject) take(cost int64) granted {
 	s.Helper()
 	g, err := s.store.Take(context.Background(), s.request(cost))
 	if err != nil {
 		s.Fatalf("Take(%s, cost %d): %v", s.rule.Limit(), cost, err)
 	}
 	s.sane(g.Verdict, cost)
-	return g
+	return granted{g, g.Receipt(s.request(cost))}
 }
 
 // peek looks, and checks what holds for every answer.
@@ -146,7 +152,7 @@ func (s subject) sane(v limit.Verdict, cost int64) {
 }
 
 // admit takes, and it must pass.
-func (s subject) admit(cost int64) store.Grant {
+func (s subject) admit(cost int64) granted {
 	s.Helper()
 	g := s.take(cost)
 	if !g.OK {
@@ -168,10 +174,10 @@ func (s subject) refuse(cost int64, wait time.Duration) {
 }
 
 // settle corrects the charge of g.
-func (s subject) settle(g store.Grant, actual int64) {
+func (s subject) settle(g granted, actual int64) {
 	s.Helper()
-	if err := s.store.Settle(context.Background(), g.Receipt, actual); err != nil {
-		s.Fatalf("Settle(%s, cost %d to %d): %v", s.rule.Limit(), g.Receipt.Cost, actual, err)
+	if err := s.store.Settle(context.Background(), g.receipt, actual); err != nil {
+		s.Fatalf("Settle(%s, cost %d to %d): %v", s.rule.Limit(), g.receipt.Cost, actual, err)
 	}
 }
 
