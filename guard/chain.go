@@ -27,6 +27,7 @@ type link struct {
 	mode     FailureMode
 	requires Requirement
 	quiet    *quieter
+	said     *lastDocument
 }
 
 // held is a policy that admitted and is owed its After.
@@ -89,7 +90,7 @@ func (tg *TrafficGuard) link(p GuardPolicy) (link, error) {
 	if err := checkPolicy(p); err != nil {
 		return link{}, err
 	}
-	l := link{policy: unwrap(p), mode: tg.modeOf(p), quiet: new(quieter)}
+	l := link{policy: unwrap(p), mode: tg.modeOf(p), quiet: new(quieter), said: new(lastDocument)}
 	name, own := tg.nameOf(p)
 	l.name = name
 	if own {
@@ -229,6 +230,7 @@ func (r *run) show(q Quota, name string) {
 func (r *run) refuse(l *link, d Decision) *Rejection {
 	rej := *d.Rejection
 	rej.Policy, rej.Quota = l.name, d.Quota
+	l.said.prepare(&rej)
 	rej.setHeader(r.x.ResponseHeader())
 	r.report(Event{Kind: Refused, Policy: l.name, Degraded: d.Degraded, Rejection: &rej}, l)
 	return &rej
@@ -250,6 +252,7 @@ func (r *run) undecided(l *link, err error) *Rejection {
 		return nil
 	}
 	rej := &Rejection{Code: GuardUnavailable, Wait: time.Second, Spread: 2 * time.Second, Policy: l.name, Cause: err}
+	l.said.prepare(rej)
 	rej.setHeader(r.x.ResponseHeader())
 	r.report(Event{Kind: Undecided, Policy: l.name, Mode: Closed, Rejection: rej, Err: err}, l)
 	return rej

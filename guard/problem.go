@@ -3,7 +3,9 @@ package guard
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
+	"sync/atomic"
 )
 
 // The problem types of draft-ietf-httpapi-ratelimit-headers, section 5. Codes without one are
@@ -27,7 +29,51 @@ type problem struct {
 
 // Problem returns the body of the answer that a client gets by default: an RFC 9457 problem document of
 // the type application/problem+json.
-func (r *Rejection) Problem() []byte {
+func (r *Rejection) Problem() []byte { return slices.Clone(r.document().body) }
+
+func (r *Rejection) document() *document {
+	if r.prepared != nil && r.prepared.answers(r) {
+		return r.prepared
+	}
+	return newDocument(r)
+}
+
+// A document is a problem document ready to be written, and what it says. It is immutable.
+type document struct {
+	code                  Code
+	status                int
+	title, detail, policy string
+
+	body   []byte
+	length string
+}
+
+func newDocument(r *Rejection) *document {
+	body := r.marshal()
+	return &document{
+		code: r.Code, status: r.Status, title: r.Title, detail: r.Detail, policy: r.Policy,
+		body: body, length: strconv.Itoa(len(body)),
+	}
+}
+
+// answers reports whether d is what r has to say.
+func (d *document) answers(r *Rejection) bool {
+	return d.code == r.Code && d.status == r.Status && d.title == r.Title && d.detail == r.Detail && d.policy == r.Policy
+}
+
+// lastDocument remembers what a policy of a chain said last: it is nearly always the same, above all in a flood, when
+// refusing must be cheap.
+type lastDocument struct{ p atomic.Pointer[document] }
+
+func (l *lastDocument) prepare(r *Rejection) {
+	r.prepared = l.p.Load()
+	if r.prepared == nil || !r.prepared.answers(r) {
+		r.prepared = newDocument(r)
+		l.p.Store(r.prepared)
+	}
+}
+
+func (r *Rejection) marshal() []byte {
 	_, title := r.Code.status()
 	if r.Title != "" {
 		title = r.Title
@@ -64,14 +110,13 @@ func (c *Chain) Answer(w http.ResponseWriter, req *http.Request, r *Rejection) {
 }
 
 func writeProblem(w http.ResponseWriter, req *http.Request, r *Rejection) {
-	body := r.Problem()
+	d := r.document()
 	h := w.Header()
-	h["Content-Type"] = []string{"application/problem+json"}
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	h["X-Content-Type-Options"] = []string{"nosniff"}
+	v := []string{"application/problem+json", d.length, "nosniff"}
+	h["Content-Type"], h["Content-Length"], h["X-Content-Type-Options"] = v[0:1:1], v[1:2:2], v[2:3:3]
 	w.WriteHeader(r.StatusCode())
 	if req.Method != http.MethodHead {
-		_, _ = w.Write(body) // the client may be gone: there is nobody to tell
+		_, _ = w.Write(d.body) // the client may be gone: there is nobody to tell
 	}
 }
 

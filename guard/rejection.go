@@ -81,6 +81,8 @@ type Rejection struct {
 	Quota Quota
 	// Cause is for logs and programs on this side; no client ever sees it.
 	Cause error
+
+	prepared *document
 }
 
 // Error returns the code, the policy and the cause. It is meant for logs, not for clients.
@@ -132,13 +134,15 @@ func seconds(d time.Duration) int64 {
 // setHeader writes all headers of the refusal. It replaces only headers that are the refusal's own.
 func (r *Rejection) setHeader(h http.Header) {
 	after, ok := r.retryAfter()
-	if ok {
-		h["Retry-After"] = []string{strconv.FormatInt(after, 10)}
-	}
+	v := []string{"no-store", r.Challenge, ""}
+	h["Cache-Control"] = v[0:1:1]
 	if r.Challenge != "" {
-		h["Www-Authenticate"] = []string{r.Challenge}
+		h["Www-Authenticate"] = v[1:2:2]
 	}
-	h["Cache-Control"] = []string{"no-store"}
+	if ok {
+		v[2] = strconv.FormatInt(after, 10)
+		h["Retry-After"] = v[2:3:3]
+	}
 	if r.Quota.Format != NoHeaders {
 		q := r.Quota
 		if ok { // else waiting is not what helps: the quota is what it is
