@@ -135,7 +135,11 @@ func (p *RateLimit) Before(ctx context.Context, x guard.Exchange) (guard.Decisio
 		}
 		return guard.Decision{Rejection: p.nobody}, nil
 	}
-	request := store.Request{Key: p.key(c.who, x.Route()), Rule: c.rule, Cost: c.cost}
+	var route guard.Route // which a name makes needless
+	if p.name == "" {
+		route = x.Route()
+	}
+	request := store.Request{Key: p.key(c.who, route), Rule: c.rule, Cost: c.cost}
 	grant, err := p.store.Take(ctx, request)
 	if err != nil {
 		return guard.Decision{}, err
