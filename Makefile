@@ -4,7 +4,7 @@ GOLANGCI_LINT ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 FUZZTIME      ?= 20s
 
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint arrows tidy bench fuzz redis
+.PHONY: help run test race lint arrows tidy bench peers fuzz redis
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,7 @@ race: redis ## Run every test under the race detector.
 lint: ## gofmt, go vet and golangci-lint.
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "gofmt: the files above are not formatted"; exit 1; }
 	$(GO) vet ./...
+	cd bench && $(GO) vet ./...
 	$(GOLANGCI_LINT) run ./...
 
 arrows: ## Check that imports point one way.
@@ -32,6 +33,9 @@ tidy: ## Check that go.mod and go.sum are tidy.
 
 bench: redis ## Run the benchmarks. Compare runs with benchstat.
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+peers: redis ## Compare with other rate limiters, in one run (a module of its own).
+	cd bench && $(GO) test -run '^$$' -bench . -benchmem ./...
 
 fuzz: ## Fuzz what reads bytes from outside, FUZZTIME each.
 	@set -e; for p in $$($(GO) list ./...); do \
