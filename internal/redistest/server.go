@@ -224,11 +224,26 @@ func (s *Server) CLI(args ...string) string {
 }
 
 func cli(args ...string) string {
-	out, err := exec.Command("redis-cli", args...).CombinedOutput()
-	if err != nil {
-		panic(fmt.Sprintf("redistest: redis-cli %s: %v\n%s", strings.Join(args, " "), err, out))
+	for attempt := 1; ; attempt++ {
+		out, err := exec.Command("redis-cli", args...).CombinedOutput()
+		if err == nil {
+			return strings.TrimRight(string(out), "\n")
+		}
+		if attempt == attempts || !hungUp(err) {
+			panic(fmt.Sprintf("redistest: redis-cli %s: %v\n%s", strings.Join(args, " "), err, out))
+		}
 	}
-	return strings.TrimRight(string(out), "\n")
+}
+
+// hungUp reports whether redis-cli ended because the server closed the connection before the command was written, as
+// one does to all its clients when its role changes.
+func hungUp(err error) bool {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGPIPE
 }
 
 func lastLine(s string) string {
