@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -64,12 +65,14 @@ func TestRetryAfterIsEnough(t *testing.T) {
 // gate is a policy that refuses while it is shut.
 type gate struct {
 	guard.Base
-	shut atomic.Bool
+	shut   atomic.Bool
+	code   guard.Code // "": overloaded
+	status int
 }
 
 func (g *gate) Before(context.Context, guard.Exchange) (guard.Decision, error) {
 	if g.shut.Load() {
-		return guard.Decision{Rejection: &guard.Rejection{Code: guard.Overloaded}}, nil
+		return guard.Decision{Rejection: &guard.Rejection{Code: cmp.Or(g.code, guard.Overloaded), Status: g.status}}, nil
 	}
 	return guard.Decision{}, nil
 }
@@ -85,6 +88,35 @@ func TestLaterRefusalCostsNothing(t *testing.T) {
 		g.shut.Store(false)
 		if got := c.send("GET", "/x", ann).header.Get("RateLimit-Remaining"); got != "9" {
 			t.Errorf("after nine requests that got no service and one that did, %s of 10 remain, want 9", got)
+		}
+	})
+}
+
+// TestRefusedGuessesAreCharged has a limit stand before a check of its own: a refund would make guessing free.
+func TestRefusedGuessesAreCharged(t *testing.T) {
+	onEach(t, func(t *testing.T, mount mount) {
+		perIP := policies.UserRateLimit(limit.PerHour(5), resolver.ClientIP(), newClock().on())
+		perUser := policies.UserRateLimit(limit.PerHour(100), resolver.BodyField("user"), newClock().on())
+		for name, tc := range map[string]struct {
+			later  guard.GuardPolicy
+			body   string
+			status int
+		}{
+			"a check of the application's": {&gate{code: "wrong_key", status: 401}, `{"user":"ann"}`, 401},
+			"a malformed request":          {perUser, `{"user":`, 400},
+			"an unidentified client":       {perUser, `{}`, 401},
+		} {
+			if err := perIP.Reset(t.Context(), policies.Target{
+				Subject: resolver.Subject{Kind: "ip", Value: "127.0.0.1"}, Route: guard.Route{Method: "POST", Pattern: "/x"},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if g, ok := tc.later.(*gate); ok {
+				g.shut.Store(true)
+			}
+			c := serve(t, mount(nil, "POST", "/x", ok, perIP, tc.later))
+			want(t, name, c.statuses(7, "POST", body(tc.body)),
+				[]int{tc.status, tc.status, tc.status, tc.status, tc.status, 429, 429})
 		}
 	})
 }

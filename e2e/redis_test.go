@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -18,6 +20,7 @@ import (
 	"github.com/trafficguard-go/trafficguard/internal/redistest"
 	"github.com/trafficguard-go/trafficguard/limit"
 	"github.com/trafficguard-go/trafficguard/policies"
+	"github.com/trafficguard-go/trafficguard/resolver"
 	"github.com/trafficguard-go/trafficguard/store/redisstore"
 )
 
@@ -264,6 +267,35 @@ func TestSilentRedisCostsTheBudgetAtMost(t *testing.T) {
 			t.Fatalf("20 s after Redis speaks again the limit is not enforced: %s", events.errors())
 		}
 	}
+}
+
+// TestSlowBodyDoesNotSpendTheBudget has a client send its body so slowly that the time for asking Redis would long be over.
+func TestSlowBodyDoesNotSpendTheBudget(t *testing.T) {
+	onEach(t, func(t *testing.T, mount mount) {
+		shared := policies.Options(policies.InStore(open(t, redis.URL())), policies.FailClosed())
+		chain := []guard.GuardPolicy{
+			policies.UserRateLimit(limit.PerHour(2), resolver.BodyField("user"), policies.Named("slow-body"), shared),
+			policies.UserRateLimit(limit.PerHour(100), resolver.ClientIP(), policies.Named("slow-body-ip"), shared),
+		}
+		c := serve(t, mount(&guard.TrafficGuard{Budget: 60 * time.Millisecond}, "POST", "/x", ok, chain...))
+		slow := func(r *http.Request) {
+			body(fmt.Sprintf(`{"user":%q}`, t.Name()))(r)
+			r.Body = &slowBody{ReadCloser: r.Body, wait: 150 * time.Millisecond}
+		}
+		want(t, "a slow client is limited like any other", c.statuses(3, "POST", slow), []int{200, 200, 429})
+	})
+}
+
+// A slowBody waits before its first byte.
+type slowBody struct {
+	io.ReadCloser
+	wait time.Duration
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	<-time.After(b.wait)
+	b.wait = 0
+	return b.ReadCloser.Read(p)
 }
 
 // TestLostReplyChargesOnce lets requests reach Redis and drops the replies.

@@ -139,8 +139,8 @@ func (c *Chain) Do(x Exchange, next func() (status int, err error)) (*Rejection,
 	r.ctx = r.req.Context()
 	defer r.leave(&in)
 
-	if rej := r.enter(&in); rej != nil {
-		return rej, nil
+	if r.out.Refused = r.enter(&in); r.out.Refused != nil {
+		return r.out.Refused, nil
 	}
 	r.moved = x.Request() != r.req
 	r.out.Ran, r.out.Panicked = true, true // until next has returned: it may panic or call Goexit
@@ -164,8 +164,9 @@ type run struct {
 	ctx   context.Context
 	out   Outcome
 	start time.Time
-	moved bool          // a policy set another context
-	spent time.Duration // of the budget
+	moved bool // a policy set another context
+
+	budget *budget // nil until a policy needs it
 }
 
 // enter asks the policies in order. It returns the rejection of the first that refuses.
@@ -177,7 +178,7 @@ func (r *run) enter(in *entered) *Rejection {
 		if !l.policy.Supports(r.x) {
 			continue
 		}
-		d, err := r.ask(l)
+		d, err := l.policy.Before(r.contextFor(l), r.x)
 		if err != nil {
 			if rej := r.undecided(l, err); rej != nil {
 				return rej
@@ -199,19 +200,16 @@ func (r *run) enter(in *entered) *Rejection {
 	return nil
 }
 
-// ask calls Before of l, within what is left of the budget if l needs one. Only the time of such policies is
-// spent: a wait in a queue between them must not leave the last one without any.
-func (r *run) ask(l *link) (Decision, error) {
-	ctx, budget := r.x.Request().Context(), r.chain.tg.budget()
-	if l.requires&RequireBudget == 0 || budget < 0 {
-		return l.policy.Before(ctx, r.x)
+// contextFor returns the context in which l decides: the request's, with what is left of the budget if l needs one.
+func (r *run) contextFor(l *link) context.Context {
+	ctx, total := r.x.Request().Context(), r.chain.tg.budget()
+	if l.requires&RequireBudget == 0 || total < 0 {
+		return ctx
 	}
-	ctx, cancel := context.WithTimeout(ctx, budget-r.spent)
-	defer cancel()
-	start := time.Now()
-	d, err := l.policy.Before(ctx, r.x)
-	r.spent += time.Since(start)
-	return d, err
+	if r.budget == nil {
+		r.budget = &budget{left: total}
+	}
+	return budgetContext{ctx, r.budget}
 }
 
 // show writes the quota headers of an admitted request, unless an outer chain has shown a tighter quota.

@@ -18,7 +18,9 @@
 // # Order
 //
 // Recommended is: load shedding, concurrency, rate. The cheap and local ones first, what spends a quota
-// last. A rate limit that was charged before a later policy of the same chain refused is refunded.
+// last. A rate limit that was charged before a later policy of the same chain refused for want of room (429, 503) is
+// refunded; one before a policy that refused the request for what it is (400, 401) keeps its charge, and so does one of a
+// chain further out.
 //
 // # Cost
 //

@@ -95,8 +95,11 @@ type Decision struct {
 
 // An Outcome says what became of an admitted request.
 type Outcome struct {
-	// Ran is whether the handler was called. It is false where a later policy refused.
+	// Ran is whether the handler was called. It is false where a later policy refused, of this chain or of one
+	// further in.
 	Ran bool
+	// Refused is the rejection of a later policy of the same chain, nil if there was none. It must not be changed.
+	Refused *Rejection
 	// Status is the response's status, 0 where it is unknown: the handler did not run or panicked, or the
 	// adapter can learn it only by wrapping the writer and no policy asked for that: see [RequireStatus].
 	Status int
@@ -124,8 +127,8 @@ const (
 	RequireStatus Requirement = 1 << iota
 	// RequireLatency has [Outcome.Latency] filled in, at the price of two clock readings.
 	RequireLatency
-	// RequireBudget is for a Before that waits for another machine. The deadline of the context that it
-	// receives is what remains of [TrafficGuard.Budget].
+	// RequireBudget is for a Before that waits for another machine. [WithinBudget] makes of the context that
+	// it receives one that ends when [TrafficGuard.Budget] is spent.
 	RequireBudget
 )
 

@@ -140,7 +140,7 @@ func (p *RateLimit) Before(ctx context.Context, x guard.Exchange) (guard.Decisio
 		route = x.Route()
 	}
 	request := store.Request{Key: p.key(c.who, route), Rule: c.rule, Cost: c.cost}
-	grant, err := p.store.Take(ctx, request)
+	grant, err := p.take(ctx, request)
 	if err != nil {
 		return guard.Decision{}, err
 	}
@@ -155,8 +155,17 @@ func (p *RateLimit) Before(ctx context.Context, x guard.Exchange) (guard.Decisio
 	return d, nil
 }
 
-// After gives the charge back if a later policy refused, so that the handler has not run: a request that got no
-// service costs nothing.
+// take asks the store. Finding out who is calling was the client's time, or the program's; this is the store's.
+func (p *RateLimit) take(ctx context.Context, r store.Request) (store.Grant, error) {
+	if p.requires&guard.RequireBudget == 0 {
+		return p.store.Take(ctx, r)
+	}
+	ctx, done := guard.WithinBudget(ctx)
+	defer done()
+	return p.store.Take(ctx, r)
+}
+
+// After gives the charge back where a later policy of the chain had no room for the request, so that it got no service.
 func (p *RateLimit) After(ctx context.Context, _ guard.Exchange, d guard.Decision, o guard.Outcome) error {
 	state, ok := d.State.(*charge)
 	if !ok { // let pass uncounted
@@ -165,10 +174,20 @@ func (p *RateLimit) After(ctx context.Context, _ guard.Exchange, d guard.Decisio
 	receipt := state.receipt
 	*state = charge{}
 	p.charges.Put(state)
-	if o.Ran {
+	if !refundable(o.Refused) {
 		return nil
 	}
 	return p.store.Settle(ctx, receipt, 0)
+}
+
+// refundable reports whether r turned a request away for want of room (429, 503). Who is refused for what the request is,
+// such as a wrong password, or hangs up, keeps the charge: a limit before a check would otherwise limit no guessing.
+func refundable(r *guard.Rejection) bool {
+	if r == nil || r.Code == guard.RequestDeadlineEnded {
+		return false
+	}
+	status := r.StatusCode()
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 }
 
 // A counted request is one of: let pass, nobody's (rule is nil), or who's, under rule, at cost.

@@ -122,6 +122,8 @@ var failureCases = []adapterCase{
 			limited := map[string]bool{}
 			note := func(who string) func(context.Context, guard.Exchange) (guard.Decision, error) {
 				return func(ctx context.Context, _ guard.Exchange) (guard.Decision, error) {
+					ctx, done := guard.WithinBudget(ctx)
+					defer done()
 					_, limited[who] = ctx.Deadline()
 					return guard.Decision{}, nil
 				}
@@ -143,6 +145,8 @@ var failureCases = []adapterCase{
 		"what was not answered within the budget counts as not decided",
 		func(t *testing.T, a Adapter) {
 			spy := &Spy{Needs: guard.RequireBudget, OnBefore: func(ctx context.Context, _ guard.Exchange) (guard.Decision, error) {
+				ctx, done := guard.WithinBudget(ctx)
+				defer done()
 				<-ctx.Done()
 				return guard.Decision{}, ctx.Err()
 			}}
