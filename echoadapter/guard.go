@@ -3,18 +3,20 @@ package echoadapter
 import (
 	"errors"
 	"net/http"
+	"sync"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/trafficguard-go/trafficguard/guard"
 )
 
-// A Guard makes Echo middleware out of policies. Make it with [New]. It is safe for concurrent use and must not
+// A Guard makes Echo middleware out of policies. Make it with [New]; the zero Guard is like New(nil). It is safe for concurrent use and must not
 // be copied.
 type Guard struct {
 	tg      *guard.TrafficGuard
 	routes  routes
-	returns bool // rejections, for the application to answer
+	pool    sync.Pool // of *exchange
+	returns bool      // rejections, for the application to answer
 }
 
 // New returns the Guard of an application. A nil tg is like a zero one. Give several adapters the same tg and
@@ -44,7 +46,10 @@ func (g *Guard) With(policies ...guard.GuardPolicy) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			var result error
-			rej, _ := chain.Do(&exchange{c, &g.routes}, func() (int, error) {
+			x := g.acquire()
+			x.c, x.routes = c, &g.routes
+			defer g.release(x)
+			rej, _ := chain.Do(x, func() (int, error) {
 				result = next(c)
 				return status(c.Response(), result), failure(c, result)
 			})
@@ -63,6 +68,19 @@ func (g *Guard) With(policies ...guard.GuardPolicy) echo.MiddlewareFunc {
 
 // With is New(nil).With, for applications that configure nothing.
 func With(policies ...guard.GuardPolicy) echo.MiddlewareFunc { return New(nil).With(policies...) }
+
+func (g *Guard) acquire() *exchange {
+	if x, ok := g.pool.Get().(*exchange); ok {
+		return x
+	}
+	return new(exchange)
+}
+
+// release is deferred, so that a panic does not cost the pool its exchange. No policy has it any more.
+func (g *Guard) release(x *exchange) {
+	*x = exchange{}
+	g.pool.Put(x)
+}
 
 // status returns the status that the response has, or will have once Echo has answered for err.
 func status(w *echo.Response, err error) int {

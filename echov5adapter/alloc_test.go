@@ -10,7 +10,7 @@ import (
 )
 
 func TestAllocations(t *testing.T) {
-	bare := testing.AllocsPerRun(1000, serving(app(noop)))
+	bare := testing.AllocsPerRun(1000, serving(app()))
 	for name, c := range map[string]struct {
 		policies []guard.GuardPolicy
 		more     float64

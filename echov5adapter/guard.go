@@ -8,7 +8,7 @@ import (
 	"github.com/trafficguard-go/trafficguard/guard"
 )
 
-// A Guard makes Echo middleware out of policies. Make it with [New]. It is safe for concurrent use and must not
+// A Guard makes Echo middleware out of policies. Make it with [New]; the zero Guard is like New(nil). It is safe for concurrent use and must not
 // be copied.
 type Guard struct {
 	tg      *guard.TrafficGuard
@@ -23,7 +23,7 @@ func New(tg *guard.TrafficGuard) *Guard {
 	if tg == nil {
 		tg = new(guard.TrafficGuard)
 	}
-	return &Guard{tg: tg, pool: sync.Pool{New: func() any { return new(exchange) }}}
+	return &Guard{tg: tg}
 }
 
 // ReturnRejections returns a Guard with the same TrafficGuard whose middleware answers no refused request but
@@ -43,7 +43,7 @@ func (g *Guard) With(policies ...guard.GuardPolicy) echo.MiddlewareFunc {
 	chain := g.tg.Chain(policies...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
-			x := g.pool.Get().(*exchange)
+			x := g.acquire()
 			x.c, x.routes = c, &g.routes
 			defer g.release(x)
 			var result error
@@ -67,6 +67,13 @@ func (g *Guard) With(policies ...guard.GuardPolicy) echo.MiddlewareFunc {
 
 // With is New(nil).With, for applications that configure nothing.
 func With(policies ...guard.GuardPolicy) echo.MiddlewareFunc { return New(nil).With(policies...) }
+
+func (g *Guard) acquire() *exchange {
+	if x, ok := g.pool.Get().(*exchange); ok {
+		return x
+	}
+	return new(exchange)
+}
 
 // release is deferred, so that a panic does not cost the pool its exchange. No policy has it any more.
 func (g *Guard) release(x *exchange) {

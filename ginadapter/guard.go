@@ -9,7 +9,7 @@ import (
 	"github.com/trafficguard-go/trafficguard/guard"
 )
 
-// A Guard makes Gin handlers out of policies. Make it with [New]. It is immutable and safe for concurrent
+// A Guard makes Gin handlers out of policies. Make it with [New]; the zero Guard is like New(nil). It is immutable and safe for concurrent
 // use.
 type Guard struct {
 	tg *guard.TrafficGuard

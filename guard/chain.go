@@ -90,18 +90,18 @@ func (tg *TrafficGuard) link(p GuardPolicy) (link, error) {
 	if err := checkPolicy(p); err != nil {
 		return link{}, err
 	}
-	l := link{policy: unwrap(p), mode: tg.modeOf(p), quiet: new(quieter), said: new(lastDocument)}
+	l := link{policy: bare(p), mode: tg.modeOf(p), quiet: new(quieter), said: new(lastDocument)}
 	name, own := tg.nameOf(p)
 	l.name = name
 	if own {
 		if err := checkName(name); err != nil {
 			return link{}, fmt.Errorf("name %q: %w", name, err)
 		}
-		if err := tg.claim(name, l.policy); err != nil {
+		if err := tg.claim(name, p); err != nil {
 			return link{}, err
 		}
 	}
-	if r, ok := l.policy.(interface{ Requires() Requirement }); ok {
+	if r, ok := find[Requiring](p); ok {
 		l.requires = r.Requires()
 	}
 	return l, nil
@@ -110,10 +110,7 @@ func (tg *TrafficGuard) link(p GuardPolicy) (link, error) {
 // modeOf returns the failure mode of p: what FailOpen or FailClosed said, else what p says itself, else
 // what holds for all.
 func (tg *TrafficGuard) modeOf(p GuardPolicy) FailureMode {
-	if m, ok := p.(moded); ok {
-		return m.mode
-	}
-	if m, ok := p.(interface{ FailureMode() FailureMode }); ok && m.FailureMode() != Inherit {
+	if m, ok := find[Failing](p); ok && m.FailureMode() != Inherit {
 		return m.FailureMode()
 	}
 	if tg.FailureMode != Inherit {

@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 	"time"
 )
@@ -62,6 +63,9 @@ func (tg *TrafficGuard) report(ctx context.Context, e Event, quiet *quieter) {
 	if tg.Observe != nil {
 		tg.Observe(ctx, e)
 		return
+	}
+	if e.Err == nil && e.Rejection != nil && e.Rejection.StatusCode() >= http.StatusInternalServerError {
+		e.Err = e.Rejection.Cause // the application's own fault, which no client can mend
 	}
 	if e.Err == nil {
 		return

@@ -16,7 +16,8 @@ import (
 // A policy is shared by every route and every app that it is given to: all methods must be safe for
 // concurrent use and must not keep the Exchange after they return.
 //
-// Embed [Base] to write only the hooks that you need and to be safe against later additions.
+// Embed [Base] to write only the hooks that you need and to be safe against later additions. What else a policy may
+// say of itself is in [Named], [Failing] and [Requiring].
 type GuardPolicy interface {
 	// Supports reports whether the policy applies. It must be cheap: no I/O, no side effects.
 	Supports(x Exchange) bool
@@ -113,11 +114,7 @@ type Outcome struct {
 }
 
 // A Requirement is something that costs time or memory on each request and is therefore done only for
-// policies that ask for it, by a method
-//
-//	Requires() guard.Requirement
-//
-// which the chain calls once, when it is built. Combine them with |.
+// policies that ask for it, see [Requiring]. Combine them with |.
 type Requirement uint8
 
 // What a policy can ask for.
@@ -156,18 +153,4 @@ func (m FailureMode) String() string {
 	default:
 		return "inherit"
 	}
-}
-
-// FailOpen returns p with the failure mode [Open], whatever p or the TrafficGuard says. p keeps its name and
-// all its other properties.
-func FailOpen(p GuardPolicy) GuardPolicy { return moded{p, Open} }
-
-// FailClosed returns p with the failure mode [Closed], whatever p or the TrafficGuard says. p keeps its name
-// and all its other properties.
-func FailClosed(p GuardPolicy) GuardPolicy { return moded{p, Closed} }
-
-// moded is taken apart when a chain is built, so that it hides none of the policy's optional methods.
-type moded struct {
-	GuardPolicy
-	mode FailureMode
 }

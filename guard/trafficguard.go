@@ -42,7 +42,7 @@ type TrafficGuard struct {
 	Answer func(w http.ResponseWriter, req *http.Request, r *Rejection)
 
 	mu    sync.Mutex
-	named map[string]GuardPolicy
+	named map[string]*registered
 }
 
 // Register names a policy, one of this module or your own, so that a route table that comes from elsewhere
@@ -62,12 +62,15 @@ func (tg *TrafficGuard) Register(name string, p GuardPolicy) {
 }
 
 // Policy returns the policy registered as name. It panics if there is none, and lists those that there
-// are: call it where routes are mounted.
+// are: call it where routes are mounted. A value that cannot be compared comes back in a wrapper.
 func (tg *TrafficGuard) Policy(name string) GuardPolicy {
 	tg.mu.Lock()
 	defer tg.mu.Unlock()
-	if p, ok := tg.named[name]; ok {
-		return p
+	if r, ok := tg.named[name]; ok {
+		if reflect.ValueOf(r.GuardPolicy).Comparable() {
+			return r.GuardPolicy
+		}
+		return r // so that its name is found again
 	}
 	known := strings.Join(slices.Sorted(maps.Keys(tg.named)), ", ")
 	panic(fmt.Sprintf("guard: no policy is registered as %q (known: %s)", name, known))
@@ -77,20 +80,27 @@ func (tg *TrafficGuard) Policy(name string) GuardPolicy {
 func (tg *TrafficGuard) claim(name string, p GuardPolicy) error {
 	tg.mu.Lock()
 	defer tg.mu.Unlock()
-	if held, ok := tg.named[name]; ok && !same(held, p) {
+	held, ok := tg.named[name]
+	if !ok {
+		if tg.named == nil {
+			tg.named = make(map[string]*registered)
+		}
+		tg.named[name] = &registered{p, name}
+		return nil
+	}
+	if !same(held, p) {
 		return fmt.Errorf("another policy already has the name %q", name)
 	}
-	if tg.named == nil {
-		tg.named = make(map[string]GuardPolicy)
-	}
-	tg.named[name] = p
 	return nil
 }
 
 // nameOf returns the name under which p is reported, and whether it is p's own.
 func (tg *TrafficGuard) nameOf(p GuardPolicy) (name string, own bool) {
-	if n, ok := unwrap(p).(interface{ PolicyName() string }); ok && n.PolicyName() != "" {
+	if n, ok := find[Named](p); ok && n.PolicyName() != "" {
 		return n.PolicyName(), true
+	}
+	if r, ok := find[*registered](p); ok {
+		return r.name, false
 	}
 	tg.mu.Lock()
 	defer tg.mu.Unlock()
@@ -99,7 +109,7 @@ func (tg *TrafficGuard) nameOf(p GuardPolicy) (name string, own bool) {
 			return n, false
 		}
 	}
-	t := fmt.Sprintf("%T", unwrap(p))
+	t := fmt.Sprintf("%T", bare(p))
 	t = t[strings.LastIndexByte(t, '.')+1:]
 	if checkName(t) != nil { // Go allows more in a name than header fields do
 		return unnamed, false
@@ -114,23 +124,6 @@ func (tg *TrafficGuard) budget() time.Duration {
 	return tg.Budget
 }
 
-// unwrap returns the policy that FailOpen and FailClosed were given.
-func unwrap(p GuardPolicy) GuardPolicy {
-	for {
-		m, ok := p.(moded)
-		if !ok {
-			return p
-		}
-		p = m.GuardPolicy
-	}
-}
-
-// same reports whether a and b are one policy. Values that can not be compared are never the same.
-func same(a, b GuardPolicy) bool {
-	a, b = unwrap(a), unwrap(b)
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
-}
-
 func checkName(name string) error {
 	if name == "" || len(name) > 64 {
 		return errors.New("a policy's name has 1 to 64 bytes")
@@ -139,20 +132,6 @@ func checkName(name string) error {
 		if c < ' ' || c > '~' || c == '"' || c == '\\' {
 			return errors.New("a policy's name is printable ASCII without quotes and backslashes")
 		}
-	}
-	return nil
-}
-
-func checkPolicy(p GuardPolicy) error {
-	if p == nil {
-		return errors.New("the policy is nil")
-	}
-	inner := unwrap(p)
-	if inner == nil {
-		return errors.New("the policy is nil")
-	}
-	if v := reflect.ValueOf(inner); v.Kind() == reflect.Pointer && v.IsNil() {
-		return errors.New("the policy is a nil pointer")
 	}
 	return nil
 }

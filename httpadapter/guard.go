@@ -7,7 +7,7 @@ import (
 	"github.com/trafficguard-go/trafficguard/guard"
 )
 
-// A Guard makes middleware out of policies. Make it with [New]. It is safe for concurrent use and must not be
+// A Guard makes middleware out of policies. Make it with [New]; the zero Guard is like New(nil). It is safe for concurrent use and must not be
 // copied.
 type Guard struct {
 	tg   *guard.TrafficGuard
@@ -20,7 +20,7 @@ func New(tg *guard.TrafficGuard) *Guard {
 	if tg == nil {
 		tg = new(guard.TrafficGuard)
 	}
-	return &Guard{tg: tg, pool: sync.Pool{New: func() any { return new(exchange) }}}
+	return &Guard{tg: tg}
 }
 
 // With returns a middleware that admits a request through policies, the first outermost, to the handler that
@@ -31,7 +31,7 @@ func (g *Guard) With(policies ...guard.GuardPolicy) func(http.Handler) http.Hand
 	watched := chain.Requires()&guard.RequireStatus != 0
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			x := g.pool.Get().(*exchange)
+			x := g.acquire()
 			x.w, x.r = w, r
 			defer g.release(x)
 			rej, _ := chain.Do(x, func() (int, error) { //nolint:contextcheck // the exchange carries it
@@ -51,6 +51,13 @@ func (g *Guard) With(policies ...guard.GuardPolicy) func(http.Handler) http.Hand
 // With is New(nil).With, for applications that configure nothing.
 func With(policies ...guard.GuardPolicy) func(http.Handler) http.Handler {
 	return New(nil).With(policies...)
+}
+
+func (g *Guard) acquire() *exchange {
+	if x, ok := g.pool.Get().(*exchange); ok {
+		return x
+	}
+	return new(exchange)
 }
 
 // release is deferred, so that a panic does not cost the pool its exchange. No policy has it any more.
