@@ -25,6 +25,7 @@ func TestAllocations(t *testing.T) { // not parallel: AllocsPerRun counts the wh
 		{"Header that is missing", resolver.Header("X-Other"), header, 0},
 		{"Query", resolver.Query("user"), query("a=1&user=u1&b=2"), 0},
 		{"PathParam", resolver.PathParam("id"), at("/users/1", "1"), 0},
+		{"Integer", resolver.Integer(resolver.PathParam("id")), at("/users/1", "1"), 0},
 		{"ClientIP", resolver.ClientIP(), from("192.0.2.10:1"), 0},
 		{"ClientIP that ignores a header", resolver.ClientIP(), from("192.0.2.10:1", "198.51.100.1"), 0},
 		{"ClientIP behind proxies", resolver.ClientIP(proxies), from("127.0.0.1:1", "198.51.100.1, 203.0.113.7:80, 10.0.0.1"), 0},
@@ -55,7 +56,7 @@ func (*rewinder) Close() error { return nil }
 // A body costs its buffer, what holds it, and the subject's text; asking again costs the text.
 func TestBodyFieldAllocations(t *testing.T) {
 	r := resolver.BodyField("user.id")
-	for _, contentType := range []string{"", "application/json", "application/json; charset=UTF-8"} {
+	for _, contentType := range []string{"application/json", "application/json; charset=utf-8", "application/json; charset=UTF-8"} {
 		for name, size := range map[string]int{"200 B": 200, "20 kB": 20_000} {
 			body := jsonOf(size)
 			x, src := post(contentType, ""), new(rewinder)

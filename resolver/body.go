@@ -15,6 +15,7 @@ type BodyOption func(*bodyConfig)
 
 type bodyConfig struct {
 	max    int64
+	types  []string
 	faults []error
 }
 
@@ -30,16 +31,36 @@ func MaxBody(n int64) BodyOption {
 	}
 }
 
-func bodyOptions(opts []BodyOption) (limit int64, fault error) {
-	c := bodyConfig{max: 1 << 20}
+// ContentTypes adds media types that [BodyField] takes for JSON besides application/json, "application/vnd.api+json" for
+// instance. Each is one exact spelling, in lower case and without parameters. It may be given more than once.
+//
+// It is safe only where the handler decodes the body as JSON whatever its type: with json.Decoder, or Gin's
+// ShouldBindJSON. Gin's Bind and ShouldBind read such a request from its query string instead, under the names of
+// the struct's form tags or of its Go fields, and the client then has another identity than the one that counts.
+func ContentTypes(types ...string) BodyOption {
+	return func(c *bodyConfig) {
+		for _, t := range types {
+			switch mediaType, params, err := mime.ParseMediaType(t); {
+			case err != nil || mediaType != t || len(params) > 0 || !strings.Contains(t, "/"):
+				c.faults = append(c.faults, fmt.Errorf("ContentTypes: %q is no media type in lower case", t))
+			case t == formType || strings.HasPrefix(t, "multipart/"):
+				c.faults = append(c.faults, fmt.Errorf("ContentTypes: %s is a form", t))
+			}
+			c.types = append(c.types, t)
+		}
+	}
+}
+
+func bodyOptions(opts []BodyOption) *bodyConfig {
+	c := &bodyConfig{max: 1 << 20}
 	for i, o := range opts {
 		if o == nil {
 			c.faults = append(c.faults, fmt.Errorf("option %d is nil", i+1))
 			continue
 		}
-		o(&c)
+		o(c)
 	}
-	return c.max, errors.Join(c.faults...)
+	return c
 }
 
 // errConsumed is the cause where there is nothing left to read.
@@ -171,41 +192,42 @@ func unreadable(err error) *Fault {
 	return &Fault{Status: http.StatusBadRequest, Detail: "the body could not be read to its end", Cause: err}
 }
 
-// checkContent refuses a body that is encoded, or of another media type than want and what accepts allows
-// besides; accepts is asked about "" where the type is missing.
-func checkContent(h http.Header, want string, accepts func(mediaType string) bool) error {
+// contentType returns the Content-Type of a body that is not encoded, "" if there is none. It is as it came, spaces
+// included: HTTP/2 does not strip them, and Gin does not either.
+func contentType(h http.Header) (string, error) {
 	for _, coding := range h["Content-Encoding"] {
 		if coding != "" && !strings.EqualFold(strings.Trim(coding, " \t"), "identity") {
-			return unsupported("the body can not be read: send it without Content-Encoding")
+			return "", &Fault{
+				Status: http.StatusUnsupportedMediaType,
+				Detail: "the body can not be read: send it without Content-Encoding",
+			}
 		}
 	}
-	line, err := oneLine(h, "Content-Type", "the header Content-Type")
-	if err != nil {
-		return err
+	switch lines := h["Content-Type"]; len(lines) {
+	case 0:
+		return "", nil
+	case 1:
+		return lines[0], nil
+	default:
+		return "", invalid("the header Content-Type is given more than once")
 	}
-	if !isUTF8Type(line, want, accepts) {
-		return unsupported("the body can not be read: send Content-Type: " + want)
-	}
-	return nil
 }
 
-func unsupported(detail string) *Fault {
-	return &Fault{Status: http.StatusUnsupportedMediaType, Detail: detail}
+// unsupported returns the fault of a body whose Content-Type is not the one that is wanted.
+func unsupported(want string) *Fault {
+	return &Fault{
+		Status: http.StatusUnsupportedMediaType,
+		Detail: "the body can not be read: send Content-Type: " + want,
+	}
 }
 
-// isUTF8Type reports whether a Content-Type names an accepted media type and no charset but UTF-8.
-func isUTF8Type(line, want string, accepts func(mediaType string) bool) bool {
-	if line == "" {
-		return accepts("")
-	}
-	// What nearly everybody sends, without the map of the parameters.
-	if rest, ok := strings.CutPrefix(line, want); ok && (rest == "" || strings.EqualFold(rest, "; charset=utf-8")) {
-		return true
-	}
+// parseType returns the media type of a Content-Type in lower case. It reports false if that is malformed or names a
+// charset other than UTF-8.
+func parseType(line string) (mediaType string, ok bool) {
 	mediaType, params, err := mime.ParseMediaType(line)
-	if err != nil || mediaType != want && !accepts(mediaType) {
-		return false
+	if err != nil {
+		return "", false
 	}
-	charset, ok := params["charset"]
-	return !ok || strings.EqualFold(charset, "utf-8")
+	charset, given := params["charset"]
+	return mediaType, !given || strings.EqualFold(charset, "utf-8")
 }

@@ -3,6 +3,7 @@ package resolver
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -16,29 +17,48 @@ import (
 // what it can not choose. The kind is "body:" and the path.
 //
 // The member must be a string or an integer literal, of any size; 1 and "1" are the same subject, and so are all
-// escaped spellings of a string. An empty body (whitespace too), a member or an object of the path that is missing or
-// null, and a blank string are absent.
+// escaped spellings of a string. Other than that, different texts are different subjects: where the handler parses a
+// number from a string, wrap it in [Integer]; see there for handlers that read numbers as float64. An empty body
+// (whitespace too), a member or an object of the path that is missing or null, and a blank string are absent.
 //
 // It answers 400 where two readers could differ, or where the body is no identity at all:
 //
 //   - malformed JSON, anything after the first value, invalid UTF-8, no object at the top or on the path
-//   - a name of the path that is there twice, or in another case: encoding/json takes "USERID" for "userId"
+//   - a name of the path that is there twice, or in another spelling that some reader takes for it: encoding/json takes
+//     "USERID" for "userId", readers that compare in lower case, as jsoniter and sonic do, take the Turkish
+//     "user\u0130d", and go-json takes "\u0075", the beginning with an escape
 //   - a fraction, an exponent, -0, true, false, an object, an array, and strings with unpaired surrogates, which
-//     encoding/json replaces
+//     most readers replace
 //   - a body that breaks off, and more than one Content-Type
+//   - a body with GET or HEAD, for which Gin's Bind reads the query string instead
+//   - a query string that has a name of the path, or the whole path, in whatever case, since the Bind of Gin and of Echo
+//     reads that for some requests; and a malformed query string. This holds for requests without a body too.
 //
-// A Content-Encoding, a Content-Type other than application/json or +json, and a charset other than UTF-8 are answered
-// with 415; Content-Type may be missing. A body above [MaxBody] is answered with 413. A body that middleware has
-// read before the guard and not put back is the application's fault, 503.
+// A Content-Type other than application/json, spelled in just this way, is answered with 415, a missing one too: Gin's
+// Bind reads the query string then. Only a space or a semicolon may follow, with parameters. See [ContentTypes] for
+// other types. A Content-Encoding, and a charset other than UTF-8, are answered with 415. A body above [MaxBody] is
+// answered with 413. A body that middleware has read before the guard and not put back is the application's
+// fault, 503.
+//
+// A handler that binds must take this member from the body alone. Gin's Bind fills fields from a query string under
+// other names, those of its form tags, if there is no body and no Content-Type; Echo's fills those with a param tag
+// from the path before it reads the body. Gin's ShouldBindJSON and Echo's BindBody do neither.
 //
 // The body is read once however many resolvers, policies and chains ask, and the handler then reads every byte of it
 // as though nobody had, errors included. ContentLength stays as it is.
 func BodyField(path string, opts ...BodyOption) Func {
-	limit, fault := bodyOptions(opts)
-	mustBuild("BodyField", checkPath(path), fault)
-	f := &bodyField{kind: "body:" + path, what: fmt.Sprintf("the field %q of the JSON body", path), limit: limit}
-	for name := range strings.SplitSeq(path, ".") {
-		f.names = append(f.names, []byte(name))
+	c := bodyOptions(opts)
+	mustBuild("BodyField", checkPath(path), errors.Join(c.faults...))
+	f := &bodyField{
+		kind:  "body:" + path,
+		what:  fmt.Sprintf("the field %q of the JSON body", path),
+		names: strings.Split(path, "."),
+		types: append([]string{jsonType}, c.types...),
+		limit: c.max,
+	}
+	f.elsewhere = f.names
+	if len(f.names) > 1 {
+		f.elsewhere = append([]string{path}, f.names...)
 	}
 	return f.resolve
 }
@@ -57,21 +77,25 @@ func checkPath(path string) error {
 
 type bodyField struct {
 	kind, what string
-	names      [][]byte
+	names      []string // of the path
+	elsewhere  []string // under which a handler may find the identity in the query string
+	types      []string
 	limit      int64
 }
 
 const jsonType = "application/json"
 
-func acceptsJSON(mediaType string) bool {
-	return mediaType == "" || strings.HasSuffix(mediaType, "+json")
-}
-
 func (f *bodyField) resolve(x guard.Exchange) (Subject, error) {
 	r := x.Request()
+	if err := notInQuery(r.URL.RawQuery, f.what, f.elsewhere...); err != nil {
+		return Subject{}, err
+	}
 	body, err := readBody(r, f.limit)
 	if err != nil {
 		return Subject{}, err
+	}
+	if len(body) > 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		return Subject{}, invalid("the body can not be read: GET and HEAD have none")
 	}
 	if body = bytes.TrimLeft(body, " \t\r\n"); len(body) == 0 {
 		return Subject{}, nil
@@ -91,8 +115,12 @@ func (f *bodyField) resolve(x guard.Exchange) (Subject, error) {
 }
 
 func (f *bodyField) check(h http.Header, body []byte) error {
-	if err := checkContent(h, jsonType, acceptsJSON); err != nil {
+	line, err := contentType(h)
+	if err != nil {
 		return err
+	}
+	if !f.accepts(line) {
+		return unsupported(jsonType)
 	}
 	if !utf8.Valid(body) {
 		return invalid("the body is not valid UTF-8")
@@ -101,6 +129,23 @@ func (f *bodyField) check(h http.Header, body []byte) error {
 		return invalid("the body is not valid JSON")
 	}
 	return nil
+}
+
+// accepts reports whether every binder takes this Content-Type for one of the types. They compare what stands before
+// the first space or semicolon, to the letter.
+func (f *bodyField) accepts(line string) bool {
+	for _, t := range f.types {
+		rest, ok := strings.CutPrefix(line, t)
+		switch {
+		case !ok || rest != "" && rest[0] != ' ' && rest[0] != ';':
+			continue
+		case rest == "" || strings.EqualFold(rest, "; charset=utf-8"): // what nearly everybody sends
+			return true
+		}
+		_, ok = parseType(line)
+		return ok
+	}
+	return false
 }
 
 // find returns the value at the end of the path, nil if there is none.
@@ -120,8 +165,8 @@ func (f *bodyField) find(value []byte) ([]byte, error) {
 			value = inner
 		case repeated:
 			return nil, invalid(f.what + " is ambiguous: a name of it is given more than once")
-		case otherCase:
-			return nil, invalid(f.what + " is ambiguous: a name of it is spelled in another case")
+		case otherSpelling:
+			return nil, invalid(f.what + " is ambiguous: a name of it is spelled in another way")
 		}
 	}
 	return value, nil

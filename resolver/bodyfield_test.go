@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	ginjson "github.com/gin-gonic/gin/codec/json"
+
 	"github.com/trafficguard-go/trafficguard/resolver"
 )
 
@@ -72,7 +74,11 @@ func TestBodyFieldBodies(t *testing.T) {
 		{"an empty body without length", chunked(jsonType, ""), "absent"},
 		{"only whitespace", object(" \r\n\t"), "absent"},
 		{"an empty body of another type", post("text/plain", ""), "absent"},
-		{"GET may have one too", object(`{"userId":1}`).method("GET"), "body:userId=1"},
+		{"GET", object(`{"userId":1}`).method("GET"), "400"},
+		{"GET with whitespace", object(" ").method("GET"), "400"},
+		{"HEAD", object(`{"userId":1}`).method("HEAD"), "400"},
+		{"HEAD without a body", get("/").method("HEAD"), "absent"},
+		{"DELETE", object(`{"userId":1}`).method("DELETE"), "body:userId=1"},
 		{"no length", chunked(jsonType, `{"userId":1}`), "body:userId=1"},
 		{"an array", object(`[]`), "400"},
 		{"an array with the object", object(`[{"userId":1}]`), "400"},
@@ -107,8 +113,18 @@ func TestBodyFieldAmbiguity(t *testing.T) {
 		{"another case with the value null", object(`{"UserId":null}`), "400"},
 		{"long s", object(`{"uſerId":1}`), "400"},
 		{"long s, escaped", object(`{"u\u017FerId":1}`), "400"},
+		{"I with a dot, whose lower case is i: jsoniter, sonic", object(`{"userId":1,"userİd":2}`), "400"},
+		{"I with a dot, alone", object(`{"userİd":2}`), "400"},
+		{"I with a dot, escaped", object(`{"user\u0130d":2,"userId":1}`), "400"},
+		{"i without a dot, whose upper case is I", object(`{"userId":1,"userıd":2}`), "400"},
+		{"i without a dot, escaped", object(`{"userId":1,"user\u0131d":2}`), "400"},
+		{"i with an accent is another letter", object(`{"userId":1,"userÍd":2}`), "body:userId=1"},
 		{"a longer name, escaped", object(`{"user\u0049d2":1}`), "absent"},
-		{"a shorter name, escaped", object(`{"user\u0049":1}`), "absent"},
+		{"the beginning of the name, escaped: go-json", object(`{"userId":1,"user\u0049":2}`), "400"},
+		{"the first letter, escaped, in another case", object(`{"\u0055":2}`), "400"},
+		{"the beginning of the name", object(`{"userI":1}`), "absent"},
+		{"no name", object(`{"":1}`), "absent"},
+		{"other text behind the beginning, escaped", object(`{"user\u0049x":1}`), "absent"},
 		{"another name, escaped", object(`{"\n\t\"\\\/serId":1}`), "absent"},
 		{"twice, but deeper down", object(`{"userId":1,"a":{"userId":2,"userId":3}}`), "body:userId=1"},
 		{"another member twice", object(`{"a":1,"userId":1,"a":2}`), "body:userId=1"},
@@ -116,7 +132,11 @@ func TestBodyFieldAmbiguity(t *testing.T) {
 	check(t, resolver.BodyField("key"), []rule{
 		{"the Kelvin sign", object("{\"\u212aey\":1}"), "400"},
 		{"the Kelvin sign, escaped", object(`{"\u212aey":1}`), "400"},
-		{"a dotless i is no i", object(`{"key":1,"kéy":2}`), "body:key=1"},
+		{"an accent is another letter", object(`{"key":1,"kéy":2}`), "body:key=1"},
+	})
+	check(t, resolver.BodyField(`a\b`), []rule{
+		{"a backslash, escaped", object(`{"a\\b":1}`), `body:a\b=1`},
+		{"an escape that looks like the name", object(`{"a\b":1}`), "absent"},
 	})
 	check(t, resolver.BodyField("a�"), []rule{
 		{"encoding/json takes an unpaired surrogate in a name for U+FFFD", object(`{"a\ud800":1,"a�":2}`), "400"},
@@ -152,20 +172,28 @@ func TestBodyFieldContent(t *testing.T) {
 	typed := func(contentType string) *exchange { return post(contentType, body) }
 	const good = "body:userId=1"
 	check(t, resolver.BodyField("userId"), []rule{
-		{"no content type", typed(""), good},
-		{"an empty content type", object(body).with("Content-Type", ""), good},
+		{"no content type", typed(""), "415"},
+		{"an empty content type", object(body).with("Content-Type", ""), "415"},
 		{"JSON", typed("application/json"), good},
-		{"JSON in another case", typed("Application/JSON"), good},
+		{"JSON in another case", typed("Application/JSON"), "415"},
 		{"UTF-8", typed("application/json; charset=utf-8"), good},
 		{"UTF-8 in another case and quoted", typed(`application/json;charset="UTF-8"`), good},
+		{"a space before the semicolon", typed("application/json ; charset=utf-8"), good},
+		{"a space at the end", typed("application/json "), good},
+		{"a semicolon at the end", typed("application/json;"), good},
 		{"other parameters", typed("application/json; version=1"), good},
-		{"+json", typed("application/vnd.api+json; charset=utf-8"), good},
+		{"a tab, at which Gin does not end the type", typed("application/json\t; charset=utf-8"), "415"},
+		{"a tab at the end", object(body).with("Content-Type", "application/json\t"), "415"},
+		{"a space before it, which HTTP/2 lets pass and Gin ends the type at", object(body).with("Content-Type", " application/json"), "415"},
+		{"a word behind it", typed("application/json x"), "415"},
+		{"+json", typed("application/vnd.api+json; charset=utf-8"), "415"},
 		{"identity is no encoding", object(body).with("Content-Encoding", "Identity"), good},
 		{"an empty encoding", object(body).with("Content-Encoding", ""), good},
 		{"gzip", object(body).with("Content-Encoding", "gzip"), "415"},
 		{"gzip on a second line", object(body).with("Content-Encoding", "identity", "gzip"), "415"},
 		{"a list", object(body).with("Content-Encoding", "identity, gzip"), "415"},
 		{"another charset", typed("application/json; charset=utf-16"), "415"},
+		{"another charset, extended", typed("application/json; charset*=utf-8''utf-16"), "415"},
 		{"two charsets", typed("application/json; charset=utf-8; charset=latin1"), "415"},
 		{"text", typed("text/plain"), "415"},
 		{"a form", typed(formType), "415"},
@@ -180,6 +208,53 @@ func TestBodyFieldContent(t *testing.T) {
 	if !strings.Contains(f.Detail, "send Content-Type: application/json") {
 		t.Errorf("the detail is %q, want the way out in it", f.Detail)
 	}
+}
+
+func TestBodyFieldContentTypes(t *testing.T) {
+	t.Parallel()
+	typed := func(contentType string) *exchange { return post(contentType, `{"userId":1}`) }
+	const good = "body:userId=1"
+	check(t, resolver.BodyField("userId", resolver.ContentTypes("application/vnd.api+json", "text/json"), resolver.ContentTypes("a/b")), []rule{
+		{"JSON still", typed("application/json"), good},
+		{"a type that was added", typed("application/vnd.api+json"), good},
+		{"with parameters", typed("text/json; charset=utf-8; v=1"), good},
+		{"a second option adds to the first", typed("a/b"), good},
+		{"in another case", typed("Text/JSON"), "415"},
+		{"a type that begins alike", typed("text/json+x"), "415"},
+		{"another charset", typed("text/json; charset=latin1"), "415"},
+		{"another type", typed("application/hal+json"), "415"},
+		{"no type", typed(""), "415"},
+	})
+	panics(t, func() {
+		resolver.BodyField("a", resolver.ContentTypes("", "text/JSON", "text", "text/json; charset=utf-8", " text/json", formType, "multipart/form-data"))
+	}, `""`, `"text/JSON"`, `"text"`, `"text/json; charset=utf-8"`, `" text/json"`, formType+" is a form", "multipart/form-data is a form")
+}
+
+// A handler that binds may find the identity in the query string, under any name of the path.
+func TestBodyFieldInTheQueryString(t *testing.T) {
+	t.Parallel()
+	body := func() *exchange { return object(`{"user":{"id":"u1"},"id":"u2","":0}`) }
+	check(t, resolver.BodyField("user.id"), []rule{
+		{"other parameters", body().query("page=1&user_id=2&users=3"), "body:user.id=u1"},
+		{"the member", body().query("id=u2"), "400"},
+		{"the member with the same value", body().query("id=u1"), "400"},
+		{"the member without a value", body().query("id"), "400"},
+		{"the object", body().query("a=1&user=u2"), "400"},
+		{"the path", body().query("user.id=u2"), "400"},
+		{"in another case", body().query("ID=u2"), "400"},
+		{"escaped", body().query("%69%64=u2"), "400"},
+		{"in another case, escaped", body().query("u%C5%BFer=u2"), "400"},
+		{"I with a dot", body().query("%C4%B0d=u2"), "400"},
+		{"the path in another case", body().query("User.%C4%B1d=u2"), "400"},
+		{"the member is null in the body", object(`{"user":{"id":null}}`).query("id=u2"), "400"},
+		{"the body is empty", object("").query("id=u2"), "400"},
+		{"no body", get("/?id=u2"), "400"},
+		{"no body and another parameter", get("/?page=2"), "absent"},
+		{"DELETE", body().method("DELETE").query("id=u2"), "400"},
+		{"malformed", body().query("a=%zz"), "400"},
+		{"a semicolon", body().query("a=1;id=u2"), "400"},
+		{"too many parameters", body().query(strings.Repeat("&", 10_000)), "400"},
+	})
 }
 
 func TestBodyFieldRefusesAtConstruction(t *testing.T) {
@@ -213,7 +288,7 @@ type decoded struct {
 func FuzzBodyField(f *testing.F) {
 	for _, s := range []string{
 		`{"user":{"id":"u1"}}`, `{"user":{"id":9007199254740993}}`, `{"user":{"id":"\u0075\ud83d\ude00\n"}}`, `{"user":null}`,
-		`{"User":{"id":1}}`, `{"user":{"id":1,"ID":2}}`, `{"\u0075ser":{"i\u0064":1}}`, `{"u\u017fer":{"id":1}}`, ` {} `, `[]`, `{"user":{"id":-0}}`,
+		`{"User":{"id":1}}`, `{"user":{"id":1,"ID":2}}`, `{"\u0075ser":{"i\u0064":1}}`, `{"u\u017fer":{"id":1}}`, ` {} `, `[]`, `{"user":{"id":-0}}`, `{"user":{"id":1,"İd":2}}`, `{"user":{"\u0131d":1}}`,
 		`{"user":{"id":"\ud800"}}`, `{"a":{"b":["}","\\",{}]},"user":{"x":1e9,"id":"a\/b"}}`, "{\"user\":{\"id\":\"\xff\"}}", `{"user":{"id":1}}{}`,
 	} {
 		f.Add([]byte(s))
@@ -222,14 +297,14 @@ func FuzzBodyField(f *testing.F) {
 }
 
 // The same with bodies that are well formed and go for the names and values of the path; fuzzing rarely gets there.
-func TestBodyFieldAgreesWithEncodingJSON(t *testing.T) {
+func TestBodyFieldAgreesWithReaders(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(texts ...string) string { return texts[random.IntN(len(texts))] }
 	space := func() string { return pick("", "", "", " ", "\n\t") }
 	names := [][]string{
 		{`"user"`, `"user"`, `"user"`, `"us\u0065r"`, `"User"`, `"u\u017Fer"`, `"uſer"`},
-		{`"id"`, `"id"`, `"id"`, `"i\u0064"`, `"ID"`, `"\u0049d"`},
+		{`"id"`, `"id"`, `"id"`, `"id"`, `"id"`, `"id"`, `"i\u0064"`, `"ID"`, `"\u0049d"`, `"İd"`, `"\u0130d"`, `"ıd"`, `"\u0131D"`},
 	}
 	var object func(depth int) string
 	value := func(depth int) string {
@@ -241,7 +316,7 @@ func TestBodyFieldAgreesWithEncodingJSON(t *testing.T) {
 	object = func(depth int) string {
 		var members []string
 		for range 1 + random.IntN(3) {
-			key := pick(`"a"`, `"\""`, `"us"`, `"\u0069"`)
+			key := pick(`"a"`, `"\""`, `"us"`, `"\u0069"`, `"\u00e9"`, `"users"`, `"id\u0000"`, `""`)
 			if random.IntN(2) == 0 {
 				key = pick(names[min(depth, 1)]...)
 			}
@@ -250,7 +325,7 @@ func TestBodyFieldAgreesWithEncodingJSON(t *testing.T) {
 		return "{" + strings.Join(members, ",") + space() + "}"
 	}
 	subjects := 0
-	for range 20_000 {
+	for range 30_000 {
 		if agree(t, []byte(object(0))) {
 			subjects++
 		}
@@ -276,18 +351,52 @@ func agree(t *testing.T, body []byte) bool {
 	if err != nil || len(bytes.TrimSpace(body)) == 0 {
 		return false
 	}
-	decoder := json.NewDecoder(bytes.NewReader(body)) // as Gin and Echo read it
+	decoder := json.NewDecoder(bytes.NewReader(body)) // as Echo reads it
 	decoder.UseNumber()
-	var streamed, whole decoded
+	var streamed, whole, inGin decoded
 	var loose struct{ User map[string]any }
 	if err := errors.Join(decoder.Decode(&streamed), json.Unmarshal(body, &whole), json.Unmarshal(body, &loose)); err != nil {
 		t.Fatalf("%q gives %+v, a handler gets %v", body, s, err)
 	}
 	sameText(t, body, s, streamed.User.ID)
+	tagged := ginjson.API.NewDecoder(bytes.NewReader(body)) // jsoniter, sonic or go-json with the build tags of Gin
+	tagged.UseNumber()
+	if tagged.Decode(&inGin) == nil { // go-json refuses some valid JSON
+		sameText(t, body, s, inGin.User.ID)
+	}
 	if !reflect.DeepEqual(loose.User["id"], whole.User.ID) {
 		t.Fatalf("%q gives %+v, but one handler reads %v and another %v", body, s, whole.User.ID, loose.User["id"])
 	}
+	for _, normalise := range []func(string) string{strings.ToLower, strings.ToUpper} {
+		sameText(t, body, s, ignoringCase(t, body, normalise))
+	}
 	return !s.IsAbsent()
+}
+
+// ignoringCase reads user.id as a reader does that compares names in one case. It fails if a name is there twice.
+func ignoringCase(t *testing.T, body []byte, normalise func(string) string) any {
+	t.Helper()
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"user", "id"} {
+		members, _ := value.(map[string]any)
+		value = nil
+		found := 0
+		for key, v := range members {
+			if normalise(key) == normalise(name) {
+				value = v
+				found++
+			}
+		}
+		if found > 1 {
+			t.Fatalf("%q names %q %d times for a reader that ignores case", body, name, found)
+		}
+	}
+	return value
 }
 
 // sameText checks that what a handler has decoded is what the resolver has found.

@@ -72,7 +72,8 @@ func Logger(l *slog.Logger) IPOption {
 // is not looked at. What the framework trusts plays no part. The kind is "ip".
 //
 // IPv4-mapped IPv6 addresses count as IPv4, however they are written; zones do not count; IPv6 addresses count by
-// their /64, see [IPv6Prefix].
+// their /64, see [IPv6Prefix]. What a NAT64 has translated to 64:ff9b::/96 counts as the IPv4 address in it, but is
+// trusted only by its IPv6 address; clients that a NAT64 puts into a prefix of its operator share one /64.
 //
 // An entry that has to be read and is not an address, with or without a port, is answered with 400; empty
 // entries are skipped. A peer that has no address, on a Unix socket for instance, is absent.
@@ -143,10 +144,16 @@ func (c *clientIP) walk(peer hop, lines []string) (client hop, ok bool) {
 	return client, true
 }
 
+// nat64 is 64:ff9b::/96, the well-known prefix of RFC 6052.
+const nat64 = "\x00\x64\xff\x9b\x00\x00\x00\x00\x00\x00\x00\x00"
+
 // count returns the text by which h counts.
 func (c *clientIP) count(h hop) string {
 	if h.text != "" {
 		return h.text
+	}
+	if whole := h.addr.As16(); string(whole[:12]) == nat64 {
+		return netip.AddrFrom4([4]byte(whole[12:])).String()
 	}
 	if h.addr.Is4() || c.bits == 128 {
 		return h.addr.String()

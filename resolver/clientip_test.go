@@ -71,6 +71,12 @@ func TestClientIPBehindProxies(t *testing.T) {
 		{"an IPv4-mapped proxy", from("[::ffff:10.0.0.1]:1", "203.0.113.7, ::ffff:a01:101"), "ip=203.0.113.7"},
 		{"IPv4-mapped", from(proxy, "::ffff:192.0.2.10"), "ip=192.0.2.10"},
 		{"IPv4-mapped in hexadecimal", from(proxy, "::ffff:c000:20a"), "ip=192.0.2.10"},
+		{"translated by a NAT64", from(proxy, "64:ff9b::192.0.2.10"), "ip=192.0.2.10"},
+		{"translated by a NAT64, in hexadecimal", from(proxy, "[64:FF9B:0::c000:20a]:1"), "ip=192.0.2.10"},
+		{"the next block is no NAT64's", from(proxy, "64:ff9b::1:192.0.2.10"), "ip=64:ff9b::/64"},
+		{"the local block of NAT64s has addresses in many places", from(proxy, "64:ff9b:1::192.0.2.10"), "ip=64:ff9b:1::/64"},
+		{"a translated proxy is not the proxy", from(proxy, "203.0.113.7, 64:ff9b::10.1.1.1"), "ip=10.1.1.1"},
+		{"nor is a translated peer", from("[64:ff9b::10.1.1.1]:1", "203.0.113.7"), "ip=10.1.1.1"},
 		{"not IPv4-mapped, though it looks so", from(proxy, "::fffe:192.0.2.10"), "ip=::/64"},
 		{"a peer that is not trusted", from("192.0.2.99:1", "203.0.113.7"), "ip=192.0.2.99"},
 		{"what the client wrote is not looked at", from(proxy, "unknown, 203.0.113.7"), "ip=203.0.113.7"},
@@ -106,6 +112,7 @@ func TestClientIPOptions(t *testing.T) {
 	})
 	check(t, resolver.ClientIP(resolver.IPv6Prefix(128)), []rule{
 		{"a zone does not count", from("[2001:db8::1%eth0]:1"), "ip=2001:db8::1"},
+		{"translated by a NAT64", from("[64:ff9b::c000:20a]:1"), "ip=192.0.2.10"},
 		{"IPv6 by address, in its one spelling", from("[2001:DB8:0:0::0001]:1"), "ip=2001:db8::1"},
 	})
 	check(t, resolver.ClientIP(resolver.TrustedProxies()), []rule{

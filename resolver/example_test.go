@@ -30,12 +30,14 @@ func Example() {
 func ExampleBodyField() {
 	who := resolver.BodyField("user.id")
 	for _, body := range []string{`{"user":{"id":9007199254740993}}`, `{"user":{"id":7,"ID":8}}`} {
-		s, err := who(&exchange{req: httptest.NewRequest("POST", "/", strings.NewReader(body))})
+		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		s, err := who(&exchange{req: r})
 		fmt.Println(s.Kind, s.Value, err)
 	}
 	// Output:
 	// body:user.id 9007199254740993 <nil>
-	//   the field "user.id" of the JSON body is ambiguous: a name of it is spelled in another case
+	//   the field "user.id" of the JSON body is ambiguous: a name of it is spelled in another way
 }
 
 // Behind a load balancer at 10.0.0.1, the address that it appended counts, not what the client has written before it.
@@ -47,6 +49,18 @@ func ExampleTrustedProxies() {
 	s, err := who(&exchange{req: r})
 	fmt.Println(s.Value, err)
 	// Output: 203.0.113.7 <nil>
+}
+
+// Handlers that parse a number take several spellings of it.
+func ExampleInteger() {
+	who := resolver.Integer(resolver.Query("id"))
+	for _, target := range []string{"/?id=7", "/?id=07"} {
+		s, err := who(&exchange{req: httptest.NewRequest("GET", target, nil)})
+		fmt.Println(s.Value, err)
+	}
+	// Output:
+	// 7 <nil>
+	//  the client's identity is not an integer: write it in digits, without leading zeros, plus sign or spaces
 }
 
 // A user of a tenant. Behind a gateway that sets X-Tenant, and removes what the client has sent.
@@ -65,7 +79,9 @@ func ExampleHashed() {
 	who := resolver.Hashed(secret, resolver.Map(resolver.BodyField("email"), strings.ToLower))
 	var values []string
 	for _, body := range []string{`{"email":"Ann@Example.org"}`, `{"email":"ann@example.org"}`} {
-		s, _ := who(&exchange{req: httptest.NewRequest("POST", "/login", strings.NewReader(body))})
+		r := httptest.NewRequest("POST", "/login", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		s, _ := who(&exchange{req: r})
 		values = append(values, s.Value)
 	}
 	fmt.Println(len(values[0]), values[0] == values[1])

@@ -36,6 +36,9 @@ func TestFormField(t *testing.T) {
 		{"a charset, UTF-8", post(formType+";charset=UTF-8", "user=u1"), "form:user=u1"},
 		{"the media type in another case", post("Application/X-WWW-Form-Urlencoded", "user=u1"), "form:user=u1"},
 		{"net/http reads no form from DELETE", form("user=u1").method("DELETE"), "absent"},
+		{"but a multipart form", post(multipart, "--b--").method("DELETE"), "415"},
+		{"from GET too", post(multipart, "--b--").method("GET"), "415"},
+		{"an empty body with DELETE", post(multipart, "").method("DELETE"), "absent"},
 		{"GET", get("/"), "absent"},
 		{"missing", form("a=1"), "absent"},
 		{"blank", form("user=+"), "absent"},
@@ -48,6 +51,7 @@ func TestFormField(t *testing.T) {
 		{"a malformed query string", form("user=u1").query("%"), "400"},
 		{"twice", form("user=u1&user=u2"), "400"},
 		{"another case", form("User=u1"), "400"},
+		{"long s", form("u%C5%BFer=u1"), "400"},
 		{"malformed", form("user=u1&a=%"), "400"},
 		{"a semicolon", form("user=u1;b=1"), "400"},
 		{"invalid UTF-8", form("user=%ff"), "400"},
@@ -80,6 +84,8 @@ func TestFormFieldAfterAnotherHasParsed(t *testing.T) {
 		{"nothing that could be parsed", parsed(formType, "%zz"), "absent"},
 		{"twice", parsed(formType, "user=u1&user=u2"), "400"},
 		{"another case", parsed(formType, "USER=u1"), "400"},
+		{"long s", parsed(formType, "u%C5%BFer=u1"), "400"},
+		{"with DELETE net/http has parsed nothing", parsed(formType, "").method("DELETE"), "absent"},
 		{"multipart", parsed("multipart/form-data; boundary=b", part), "415"},
 		{"no form", parsed("application/json", `{"user":"u1"}`), "415"},
 	})
@@ -87,7 +93,8 @@ func TestFormFieldAfterAnotherHasParsed(t *testing.T) {
 
 func TestFormFieldRefusesAtConstruction(t *testing.T) {
 	t.Parallel()
-	panics(t, func() { resolver.FormField("", resolver.MaxBody(0), nil) }, "name is empty", "MaxBody 0", "option 2 is nil")
+	panics(t, func() { resolver.FormField("", resolver.MaxBody(0), nil, resolver.ContentTypes("text/json")) },
+		"name is empty", "MaxBody 0", "option 2 is nil", "ContentTypes is for BodyField")
 }
 
 // A subject is what FormValue reads in the handler.

@@ -13,7 +13,8 @@ import (
 // for instance, wrap it in [Hashed].
 //
 // The kind is "header:" and the canonical name. Surrounding spaces do not count; a blank or missing header is absent.
-// More than one line of the name is ambiguous and answered with 400, as is invalid UTF-8.
+// More than one line of the name is ambiguous and answered with 400, as is invalid UTF-8. Different texts are different
+// subjects; where the handler parses a number, wrap it in [Integer].
 //
 // It panics on what is no header's name, and on Host, Trailer and Transfer-Encoding, which net/http takes out of the
 // headers. It does not allocate.

@@ -17,11 +17,11 @@ const (
 	missing finding = iota
 	once
 	repeated
-	otherCase // there is a member that encoding/json takes for it
+	otherSpelling // there is a member that some reader takes for it
 )
 
 // member returns the text of the member called name of the object that begins text.
-func member(text, name []byte) (value []byte, found finding) {
+func member(text []byte, name string) (value []byte, found finding) {
 	s := scanner{text: text, pos: 1}
 	for s.skipSpace(); s.text[s.pos] != '}'; s.skipSpace() {
 		key := s.take()
@@ -30,13 +30,13 @@ func member(text, name []byte) (value []byte, found finding) {
 		s.pos++ // the colon
 		s.skipSpace()
 		v := s.take()
-		switch exact, folded := spells(key, name); {
+		switch exact, similar := spells(key, name); {
 		case exact && found != missing:
 			return nil, repeated
 		case exact:
 			value, found = v, once
-		case folded:
-			return nil, otherCase
+		case similar:
+			return nil, otherSpelling
 		}
 		if s.skipSpace(); s.text[s.pos] == ',' {
 			s.pos++
@@ -111,35 +111,24 @@ func (s *scanner) skipNested() {
 	}
 }
 
-// spells reports whether the inside of a JSON string is name, and whether it is so for a reader that ignores case as
-// encoding/json does.
-func spells(inside, name []byte) (exact, folded bool) {
-	if bytes.IndexByte(inside, '\\') < 0 {
-		return bytes.Equal(inside, name), bytes.EqualFold(inside, name)
-	}
+// spells reports whether the inside of a JSON string is name, and whether some reader may take it for name: those that
+// ignore case, see sameName, and go-json, to which the beginning of a name is enough if there is an escape in it.
+func spells(inside []byte, name string) (exact, similar bool) {
+	escaped := bytes.IndexByte(inside, '\\') >= 0
 	exact = true
-	for len(inside) > 0 && len(name) > 0 {
+	for len(inside) > 0 && name != "" {
 		got, n, _ := decodeRune(inside)
-		want, m := utf8.DecodeRune(name)
+		want, m := utf8.DecodeRuneInString(name)
 		if got != want {
 			exact = false
-			if !sameFold(got, want) {
+			if fold(got) != fold(want) {
 				return false, false
 			}
 		}
 		inside, name = inside[n:], name[m:]
 	}
-	folded = len(inside) == 0 && len(name) == 0
-	return exact && folded, folded
-}
-
-func sameFold(a, b rune) bool {
-	for r := unicode.SimpleFold(a); r != a; r = unicode.SimpleFold(r) {
-		if r == b {
-			return true
-		}
-	}
-	return false
+	similar = len(inside) == 0 && (name == "" || escaped)
+	return exact && similar && name == "", similar
 }
 
 // unquote returns what the inside of a JSON string stands for. It reports false if that is no text.

@@ -2,7 +2,6 @@ package resolver
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/trafficguard-go/trafficguard/guard"
@@ -12,20 +11,34 @@ import (
 // freely; see [Value] for what it can not choose. The kind is "path:" and the name. An empty or blank parameter is
 // absent, and so is one that the pattern does not have. Invalid UTF-8 is answered with 400.
 //
-// All spellings of one value are one subject: Echo hands out "%31" undecoded for "/users/%31", which counts as "1"
-// here, so that escapes do not multiply a quota.
+// The value is what the framework's own accessor returns, which is what the handler reads. One that holds a percent
+// escape is answered with 400, because some handlers decode it once more and others do not. Gin and net/http return
+// values decoded, so that only "%2531" leads there. Echo leaves them as they were sent: "/users/ann%40example.org" is
+// refused, unless the router of Echo v5 is told to decode with RouterConfig.UnescapePathParamValues.
+//
+// Different texts are different subjects. Where the handler parses a number, wrap it in [Integer]: "1", "01" and "+1"
+// have three quotas otherwise.
 func PathParam(name string) Func {
 	mustBuild("PathParam", checkName("the parameter's name", name))
 	kind, what := "path:"+name, fmt.Sprintf("the path parameter %q", name)
 	return func(x guard.Exchange) (Subject, error) {
 		value := x.PathParam(name)
-		// A router that matches on RawPath may leave escapes in the parameter, and then the parameter is a part of
-		// RawPath. One that has decoded it must not have it decoded again.
-		if strings.Contains(value, "%") && strings.Contains(x.Request().URL.RawPath, value) {
-			if decoded, err := url.PathUnescape(value); err == nil {
-				value = decoded
-			}
+		if hasEscape(value) {
+			return Subject{}, invalid(what + " is ambiguous: it has a percent escape")
 		}
 		return textSubject(kind, value, what)
+	}
+}
+
+// hasEscape reports whether decoding could change s.
+func hasEscape(s string) bool {
+	for {
+		i := strings.IndexByte(s, '%')
+		if i < 0 {
+			return false
+		}
+		if s = s[i+1:]; beginsHex(s) {
+			return true
+		}
 	}
 }
