@@ -23,6 +23,7 @@ var redis *redistest.Server
 const (
 	envFramework = "TRAFFICGUARD_E2E_FRAMEWORK"
 	envRedis     = "TRAFFICGUARD_E2E_REDIS"
+	envNamespace = "TRAFFICGUARD_E2E_NAMESPACE"
 )
 
 func TestMain(m *testing.M) {
@@ -49,7 +50,7 @@ func TestMain(m *testing.M) {
 // serveProcess is one instance of an app: it serves 100 requests an hour for each user, counted in Redis, until its
 // standard input ends.
 func serveProcess(framework, url string) {
-	s, err := redisstore.Open(url, "e2e")
+	s, err := redisstore.Open(url, os.Getenv(envNamespace), unhurried)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -65,5 +66,5 @@ func serveProcess(framework, url string) {
 		os.Exit(0)
 	}()
 	fmt.Println("http://" + l.Addr().String())
-	_ = http.Serve(l, frameworks[framework](nil, "GET", "/x", ok, p))
+	_ = http.Serve(l, frameworks[framework](patient(nil), "GET", "/x", ok, p))
 }

@@ -30,6 +30,11 @@ func TestReadmeIsCompiled(t *testing.T) {
 	if n := strings.Count(string(readme), "\n"); n > 250 {
 		t.Errorf("the README has %d lines, 250 at most", n)
 	}
+	for section := range strings.SplitSeq(string(readme), "\n## ") {
+		if title, text, _ := strings.Cut(section, "\n"); len(strings.Fields(text)) < 5 {
+			t.Errorf("the section %q says nothing", title)
+		}
+	}
 	source, err := os.ReadFile("readme_test.go")
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +82,28 @@ func Example_limits() {
 		policies.Plans(resolver.Value("plan"), map[string]limit.Limit{"pro": limit.PerMinute(600)}))
 	export := policies.UserRateLimit(limit.PerMinute(100), resolver.Value("user_id"), policies.Cost(50))
 	_, _, _ = burst, perPlan, export
+
+	logins := policies.UserRateLimit(limit.PerHour(5), resolver.BodyField("email"), policies.ChargeIf(policies.Failed))
+	llm := policies.UserRateLimit(limit.PerHour(100_000), resolver.Value("user_id"),
+		policies.Cost(500), policies.Settled()) // reserves 500 tokens
+	complete := func(c *gin.Context) {
+		_ = llm.Settle(c.Request.Context(), int64(len(answer(c)))) // what it really was
+	}
+	_, _ = logins, complete
+}
+
+func answer(*gin.Context) []string { return []string{"to", "be"} }
+
+func Example_trafficGuard() {
+	r := gin.New()
+	count := func(...string) {}
+	tg := &guard.TrafficGuard{
+		Budget:  80 * time.Millisecond,
+		Observe: func(_ context.Context, e guard.Event) { count(e.Policy, e.Route.String(), e.Kind.String()) },
+	}
+	tg.Register("office-hours", officeHours{now: time.Now})
+	g := ginadapter.New(tg)
+	r.GET("/invoices", g.With(tg.Policy("office-hours")), showPost)
 }
 
 // openStore is compiled only: it needs a server.

@@ -79,11 +79,18 @@ func (x exchange) Value(key string) any {
 	return v
 }
 
-// Route trusts the request's method only where a route matched: Gin has one tree for each registered method.
+// Route trusts the request's method only where a route matched, since Gin has one tree for each registered method, and only
+// if it is one that people register: a middleware that takes the method from a header of the client's may have changed it.
 func (x exchange) Route() guard.Route {
-	pattern := x.c.FullPath()
+	pattern, method := x.c.FullPath(), x.c.Request.Method
 	if pattern == "" {
 		return guard.Route{Method: "*"}
 	}
-	return guard.Route{Method: x.c.Request.Method, Pattern: pattern}
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return guard.Route{Method: method, Pattern: pattern}
+	default:
+		return guard.Route{Method: "*", Pattern: pattern}
+	}
 }

@@ -6,12 +6,12 @@ import (
 )
 
 // WithinBudget returns a context that ends when the request's policies have spent [TrafficGuard.Budget] on asking other
-// machines, or with ctx. A policy that requires a budget ([RequireBudget]) calls it with the context of its Before right
+// machines, or with ctx. A policy that requires a budget ([RequireBudget]) calls it with the context of its hook right
 // before it asks, and done right after the answer: only the time in between is spent. What the policy does otherwise, such
 // as reading a body that the client sends slowly, must not use up what its limit, or a later one, needs to be decided.
 //
-// Where ctx is of no such Before, or there is no budget, it returns ctx and a done that does nothing. Call it from the
-// goroutine that runs Before, one call at a time.
+// Where ctx is of no such hook, or there is no budget, it returns ctx and a done that does nothing. Call it from the
+// goroutine that runs the hook, one call at a time.
 func WithinBudget(ctx context.Context) (_ context.Context, done func()) {
 	b, ok := ctx.Value(budgetKey{}).(*budget)
 	if !ok {

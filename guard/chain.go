@@ -175,7 +175,7 @@ func (r *run) enter(in *entered) *Rejection {
 		if !l.policy.Supports(r.x) {
 			continue
 		}
-		d, err := l.policy.Before(r.contextFor(l), r.x)
+		d, err := l.policy.Before(r.within(r.x.Request().Context(), l), r.x)
 		if err != nil {
 			if rej := r.undecided(l, err); rej != nil {
 				return rej
@@ -197,9 +197,9 @@ func (r *run) enter(in *entered) *Rejection {
 	return nil
 }
 
-// contextFor returns the context in which l decides: the request's, with what is left of the budget if l needs one.
-func (r *run) contextFor(l *link) context.Context {
-	ctx, total := r.x.Request().Context(), r.chain.tg.budget()
+// within returns ctx for a hook of l: with what is left of the budget, if l needs one.
+func (r *run) within(ctx context.Context, l *link) context.Context {
+	total := r.chain.tg.budget()
 	if l.requires&RequireBudget == 0 || total < 0 {
 		return ctx
 	}
@@ -236,7 +236,7 @@ func (r *run) undecided(l *link, err error) *Rejection {
 	if ended := r.ctx.Err(); ended != nil {
 		// Nobody waits for an answer any more. Letting the handler run would make hanging up a way around
 		// the limit, and the store has done nothing wrong.
-		code := RequestDeadlineEnded
+		code := RequestDeadlinePassed
 		if errors.Is(ended, context.Canceled) {
 			code = ClientClosedRequest
 		}
@@ -260,9 +260,8 @@ func (r *run) report(e Event, l *link) {
 
 // leave runs what is owed when the exchange goes out again, by whatever way.
 func (r *run) leave(in *entered) {
-	if r.moved || !r.out.Ran && r.x.Request() != r.req {
-		defer r.x.SetContext(r.ctx)
-	}
+	now := r.x.Request()
+	defer r.restore(now, r.moved || !r.out.Ran && now != r.req)
 	if in.n == 0 {
 		return
 	}
@@ -275,6 +274,14 @@ func (r *run) leave(in *entered) {
 	r.unwind(in)
 }
 
+// restore puts the context back that policies have replaced: before the handler if moved, or in an After, since the request
+// was then.
+func (r *run) restore(then *http.Request, moved bool) {
+	if moved || r.x.Request() != then {
+		r.x.SetContext(r.ctx)
+	}
+}
+
 // unwind calls the After of those in, last first. The recursion in a defer, rather than a loop, is what keeps
 // a panicking After from cheating the others, without a recover.
 func (r *run) unwind(in *entered) {
@@ -283,7 +290,8 @@ func (r *run) unwind(in *entered) {
 	}
 	last := in.pop()
 	defer r.unwind(in)
-	if err := last.link.policy.After(r.ctx, r.x, last.d, r.out); err != nil {
-		r.report(Event{Kind: ReleaseFailed, Policy: last.link.name, Err: err}, last.link)
+	l := last.link
+	if err := l.policy.After(r.within(r.ctx, l), r.x, last.d, r.out); err != nil {
+		r.report(Event{Kind: ReleaseFailed, Policy: l.name, Err: err}, l)
 	}
 }

@@ -82,7 +82,7 @@ func (r *Rejection) marshal() []byte {
 	switch {
 	case p.Status == http.StatusTooManyRequests:
 		p.Type = problemQuota
-	case p.Status == http.StatusServiceUnavailable && r.Code != GuardUnavailable && r.Code != RequestDeadlineEnded:
+	case p.Status == http.StatusServiceUnavailable && r.Code != GuardUnavailable && r.Code != RequestDeadlinePassed:
 		p.Type = problemCapacity
 	}
 	if p.Type != problemBlank && r.Policy != "" {

@@ -13,15 +13,15 @@ type Code string
 
 // The codes of this module, with the status that each has where the rejection names none.
 const (
-	RateLimitExceeded    Code = "rate_limit_exceeded"     // 429: too many requests over time
-	ConcurrencyLimitHit  Code = "concurrency_limit_hit"   // 429: too many at a time for one subject; 503 where the limit is the server's
-	Overloaded           Code = "overloaded"              // 503: the server itself is short of air
-	ClientUnidentified   Code = "client_unidentified"     // 401: nothing in the request says who is calling
-	InvalidRequest       Code = "invalid_request"         // 400, or 413 and 415: what says who is calling is malformed or ambiguous
-	CostExceedsLimit     Code = "cost_exceeds_limit"      // 429 without Retry-After: waiting can not help
-	GuardUnavailable     Code = "guard_unavailable"       // 503: a policy could not decide and fails closed
-	ClientClosedRequest  Code = "client_closed_request"   // 499: the client hung up while a policy was asking
-	RequestDeadlineEnded Code = "request_deadline_passed" // 503: the request's own deadline passed while a policy was asking
+	RateLimitExceeded     Code = "rate_limit_exceeded"     // 429: too many requests over time
+	ConcurrencyLimitHit   Code = "concurrency_limit_hit"   // 429: too many at a time for one subject; 503 where the limit is the server's
+	Overloaded            Code = "overloaded"              // 503: the server itself is short of air
+	ClientUnidentified    Code = "client_unidentified"     // 401: nothing in the request says who is calling
+	InvalidRequest        Code = "invalid_request"         // 400, or 413 and 415: what says who is calling is malformed or ambiguous
+	CostExceedsLimit      Code = "cost_exceeds_limit"      // 429 without Retry-After: waiting can not help
+	GuardUnavailable      Code = "guard_unavailable"       // 503: a policy could not decide and fails closed
+	ClientClosedRequest   Code = "client_closed_request"   // 499: the client hung up while a policy was asking
+	RequestDeadlinePassed Code = "request_deadline_passed" // 503: the request's own deadline passed while a policy was asking
 )
 
 // status returns the status and the title that belong to the code.
@@ -39,7 +39,7 @@ func (c Code) status() (int, string) {
 		return http.StatusUnauthorized, "The client could not be identified"
 	case InvalidRequest:
 		return http.StatusBadRequest, "The request is invalid"
-	case GuardUnavailable, RequestDeadlineEnded:
+	case GuardUnavailable, RequestDeadlinePassed:
 		return http.StatusServiceUnavailable, "The service is temporarily unavailable"
 	case ClientClosedRequest:
 		return statusClientClosedRequest, "The client closed the request"

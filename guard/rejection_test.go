@@ -19,7 +19,7 @@ func TestStatusOfEachCode(t *testing.T) {
 	for code, want := range map[guard.Code]int{
 		guard.RateLimitExceeded: 429, guard.ConcurrencyLimitHit: 429, guard.CostExceedsLimit: 429, guard.Overloaded: 503,
 		guard.ClientUnidentified: 401, guard.InvalidRequest: 400, guard.GuardUnavailable: 503,
-		guard.ClientClosedRequest: 499, guard.RequestDeadlineEnded: 503, "closed": 403, "": 403,
+		guard.ClientClosedRequest: 499, guard.RequestDeadlinePassed: 503, "closed": 403, "": 403,
 	} {
 		rej := &guard.Rejection{Code: code}
 		if got := rej.StatusCode(); got != want {

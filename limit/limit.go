@@ -72,6 +72,16 @@ func (l Limit) Burst(n int) Limit {
 	return l
 }
 
+// Share returns the part of l that each of n instances may admit if they cannot count together: the quota and the burst
+// divided by n and rounded down, but a quota of at least 1 and a burst of at least atLeast, so that a request of that cost
+// can pass. n below 1 counts as 1.
+func (l Limit) Share(n int, atLeast int64) Limit {
+	n = max(n, 1)
+	burst := max(int64(l.size()/n), atLeast, 1)
+	l.quota = max(l.quota/n, 1)
+	return l.Burst(int(burst))
+}
+
 // String returns "100 per 1m0s", with the burst where it is not the quota.
 func (l Limit) String() string {
 	s := fmt.Sprintf("%d per %s", l.quota, l.period)

@@ -34,6 +34,7 @@ type Rule struct {
 	n        int64 // units in a microsecond
 	unit     int64 // units that one token owes
 	capacity int64 // units that a whole burst owes
+	bound    int64 // units that can be owed without a settlement: capacity, or that of a rule beside this one
 	maxDebt  int64
 }
 
@@ -45,11 +46,31 @@ func (l Limit) Compile() (*Rule, error) {
 	r := &Rule{limit: l, burst: int64(l.size())}
 	r.n, r.unit = interval(l, r.burst)
 	r.capacity = r.unit * r.burst
+	r.bound = r.capacity
 	r.maxDebt = Exact - 1
 	if r.n < Exact/maxOwed+1 {
 		r.maxDebt = min(r.maxDebt, maxOwed*r.n)
 	}
 	return r, nil
+}
+
+// Beside returns r for subjects that may stand under others at other times, as plans come and go: what they owe there they
+// owe here, for as long as it takes. Without it a debt beyond r's burst is cut to that, and who can choose between two
+// plans would pay off the larger debt by one request under the smaller plan.
+func (r *Rule) Beside(others ...*Rule) *Rule {
+	beside := *r
+	for _, o := range others {
+		micros, rest := o.micros(o.bound)
+		if rest > 0 {
+			micros++
+		}
+		units := r.maxDebt
+		if micros < units/r.n {
+			units = micros * r.n
+		}
+		beside.bound = max(beside.bound, units)
+	}
+	return &beside
 }
 
 // interval returns the time that one token takes, unit/n microseconds in lowest terms, such that a whole burst
@@ -86,6 +107,10 @@ func (r *Rule) Denominator() int64 { return r.n }
 // Capacity returns the debt of a subject that has spent its whole burst, in units.
 func (r *Rule) Capacity() int64 { return r.capacity }
 
+// Bound returns the debt beyond which a state is not believed unless a settlement has made it, in units: the capacity,
+// or more for a rule [Rule.Beside] others.
+func (r *Rule) Bound() int64 { return r.bound }
+
 // MaxDebt returns the debt beyond which settlements are not counted, in units.
 func (r *Rule) MaxDebt() int64 { return r.maxDebt }
 
@@ -103,18 +128,18 @@ func (r *Rule) Interval() *big.Rat { return big.NewRat(r.unit, r.n) }
 
 // A State is what is kept of a subject: the instant at which its bucket is full again. The zero State is that
 // of a subject never seen. States of different rules have the same layout: under another rule a subject keeps
-// the instant, to within a microsecond, and owes no more than that rule's burst.
+// the instant, to within a microsecond, and owes no more than that rule's [Rule.Bound].
 type State struct {
 	// At is the whole microseconds since 1970 (or any other zero that the store keeps to).
 	At int64
 	// Frac is the rest, in units of the rule that wrote it.
 	Frac int64
-	// Over says that a settlement has put the subject further into debt than a burst; the debt is then taken
-	// as it is, not cut to the burst.
+	// Over says that a settlement has put the subject further into debt than the rule's bound; the debt is then
+	// taken as it is, not cut to that.
 	Over bool
 }
 
-// Debt returns what s owes at now, in units: 0 for a full bucket, at most a burst unless s.Over.
+// Debt returns what s owes at now, in units: 0 for a full bucket, at most [Rule.Bound] unless s.Over.
 func (r *Rule) Debt(s State, now int64) int64 {
 	debt, _ := r.debt(s, now)
 	return debt
@@ -122,7 +147,7 @@ func (r *Rule) Debt(s State, now int64) int64 {
 
 // debt also reports whether s owed more than can be owed, so that the debt is not the whole of it.
 func (r *Rule) debt(s State, now int64) (debt int64, cut bool) {
-	top := r.capacity
+	top := r.bound
 	if s.Over {
 		top = r.maxDebt
 	}
@@ -144,7 +169,7 @@ func (r *Rule) owed(s State, now, top int64) (debt int64, cut bool) {
 // StateAt returns the state that owes debt at now.
 func (r *Rule) StateAt(now, debt int64) State {
 	whole, rest := r.micros(debt)
-	return State{At: now + whole, Frac: rest, Over: debt > r.capacity}
+	return State{At: now + whole, Frac: rest, Over: debt > r.bound}
 }
 
 // A Verdict is what a limit says to a request.
@@ -161,7 +186,7 @@ type Verdict struct {
 }
 
 // Take decides a request of the given cost at now. It returns the state to keep. On a refusal that is s itself,
-// unless s owes more than a burst without a settlement: a clock went back, or the limit was larger before. Then it is
+// unless s owes more than [Rule.Bound] without a settlement: a clock went back, or the limit was larger before. Then it is
 // the debt as it was cut, since the wait would not be enough otherwise, and nobody would ever be let in again by a clock that
 // went back for good. The cost must be at least 1.
 func (r *Rule) Take(s State, now, cost int64) (State, Verdict) {

@@ -2,6 +2,7 @@ package policies
 
 import (
 	"maps"
+	"net/http"
 
 	"github.com/trafficguard-go/trafficguard/guard"
 	"github.com/trafficguard-go/trafficguard/limit"
@@ -40,7 +41,7 @@ func Options(shared ...SharedOption) SharedOption { return bundle(shared) }
 // InStore keeps the policy's state in s, for instance in Redis, so that all instances of an app count together.
 // Default: an embedded store of the policy's own, which lives and dies with the process.
 func InStore(s store.RateStore) SharedOption {
-	return rateOption(func(r *rateSettings) { r.Store = s })
+	return rateOption(func(r *rateSettings) { r.Store, r.stored = s, true })
 }
 
 // Formats of quota headers, for [Headers].
@@ -104,9 +105,30 @@ func CostOf(f func(x guard.Exchange) (int64, error)) RateOption {
 	return rateOption(func(r *rateSettings) { r.Cost, r.CostOf, r.costly = 1, f, true })
 }
 
+// ChargeIf keeps a request's charge only if f says so of its outcome, once the handler is done: [Failed] counts only failed
+// logins, [Succeeded] only what was really served. What is not known keeps its charge: a panic, a status that cannot be
+// told. f must be safe for concurrent use. Until the handler is done the charge stands, so that many attempts at a time
+// cannot slip through. Default: every request that reached the handler is charged.
+func ChargeIf(f func(o guard.Outcome) bool) RateOption {
+	return rateOption(func(r *rateSettings) { r.ChargeIf, r.conditional = f, true })
+}
+
+// Failed reports whether the response has a status of 400 or more. It is for [ChargeIf].
+func Failed(o guard.Outcome) bool { return o.Status >= http.StatusBadRequest }
+
+// Succeeded reports whether the response has a status below 400. It is for [ChargeIf].
+func Succeeded(o guard.Outcome) bool { return !Failed(o) }
+
+// Settled lets handlers correct the cost of their request, with [RateLimit.Settle]: tokens of a language model, bytes, rows.
+// [Cost] or [CostOf] is what is reserved until then. It costs three allocations a request.
+func Settled() RateOption {
+	return rateOption(func(r *rateSettings) { r.Settled = true })
+}
+
 // Plans gives subjects different limits by what plan names: "free", "pro". Whoever has no plan, or one that is not
 // in limits, gets the policy's own limit. The plan is not part of the budget's key: who changes plan keeps what is
-// owed, at most the new plan's burst. The plan must come from what the application knows, never from the client.
+// owed, as the time that it takes to pay it off; [RateLimit.Reset] forgives it, after an upgrade for instance. The plan must
+// come from what the application knows, never from the client.
 func Plans(plan resolver.Func, limits map[string]limit.Limit) RateOption {
 	limits = maps.Clone(limits)
 	return rateOption(func(r *rateSettings) { r.Plans = &planSettings{Plan: plan, Limits: limits} })

@@ -3,9 +3,12 @@ package policies
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/trafficguard-go/trafficguard/guard"
 	"github.com/trafficguard-go/trafficguard/limit"
@@ -20,28 +23,26 @@ import (
 type RateLimit struct {
 	guard.Base
 
-	name     string
-	shape    string // keeps policies without a name apart
-	rule     *limit.Rule
-	subject  resolver.Func
-	elseRule *limit.Rule // nil: no Else
-	elseOf   resolver.Func
-	plan     resolver.Func // nil: no plans
-	plans    map[string]*limit.Rule
-	exempt   []resolver.Predicate
-	cost     int64
-	costOf   func(x guard.Exchange) (int64, error) // nil: cost
-	store    store.RateStore
-	headers  guard.HeaderFormat
-	mode     guard.FailureMode
-	requires guard.Requirement
-	nobody   *guard.Rejection // nil: let pass
-	charges  sync.Pool        // of *charge
-}
-
-// A charge is what After must know of an admitted request.
-type charge struct {
-	receipt store.Receipt
+	name      string
+	shape     string // keeps policies without a name apart
+	elseShape string // keeps who is counted by Else apart from the others
+	rule      *limit.Rule
+	subject   resolver.Func
+	elseRule  *limit.Rule // nil: no Else
+	elseOf    resolver.Func
+	plan      resolver.Func // nil: no plans
+	plans     map[string]*limit.Rule
+	exempt    []resolver.Predicate
+	cost      int64
+	costOf    func(x guard.Exchange) (int64, error) // nil: cost
+	store     store.RateStore
+	headers   guard.HeaderFormat
+	mode      guard.FailureMode
+	requires  guard.Requirement
+	nobody    *guard.Rejection // nil: let pass
+	chargeIf  func(guard.Outcome) bool
+	settled   bool
+	charges   sync.Pool // of *charge
 }
 
 // UserRateLimit limits each subject to l. Requests in which subject finds nobody are answered with 401, unless an
@@ -61,11 +62,14 @@ func NewUserRateLimit(l limit.Limit, subject resolver.Func, opts ...RateOption) 
 }
 
 func newRateLimit(constructor string, l limit.Limit, subject resolver.Func, opts []RateOption) (*RateLimit, error) {
-	s := rateSettings{Limit: l, Subject: subject, Cost: 1, Challenge: "Bearer", Store: memory.New()}
+	s := rateSettings{Limit: l, Subject: subject, Cost: 1, Challenge: "Bearer"}
 	for _, o := range opts {
 		if o != nil {
 			o.applyRate(&s)
 		}
+	}
+	if !s.stored {
+		s.Store = memory.New()
 	}
 	if err := s.check(constructor); err != nil {
 		return nil, err
@@ -77,15 +81,19 @@ func newRateLimit(constructor string, l limit.Limit, subject resolver.Func, opts
 func (s *rateSettings) build() (*RateLimit, error) {
 	p := &RateLimit{
 		name: s.Name, subject: s.Subject, exempt: s.Exempt, cost: int64(s.Cost), costOf: s.CostOf,
-		store: s.Store, headers: s.Headers, mode: s.FailureMode,
+		store: s.Store, headers: s.Headers, mode: s.FailureMode, chargeIf: s.ChargeIf, settled: s.Settled,
 	}
 	p.charges.New = func() any { return new(charge) }
 	if !store.IsLocal(s.Store) {
 		p.requires = guard.RequireBudget
 	}
+	if p.chargeIf != nil {
+		p.requires |= guard.RequireStatus
+	}
 	if s.Name == "" {
 		p.shape = strings.ReplaceAll(s.Limit.String(), " ", "")
 	}
+	p.elseShape = p.shape + "else"
 	if !s.AdmitUnidentified {
 		p.nobody = &guard.Rejection{Code: guard.ClientUnidentified, Challenge: s.Challenge}
 	}
@@ -108,7 +116,19 @@ func (s *rateSettings) build() (*RateLimit, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
+	p.shareDebts()
 	return p, nil
+}
+
+// shareDebts has the policy's own limit and those of the plans honour each other's debts: they count one subject under one
+// key.
+func (p *RateLimit) shareDebts() {
+	all := slices.Collect(maps.Values(p.plans))
+	all = append(all, p.rule)
+	p.rule = p.rule.Beside(all...)
+	for name, r := range p.plans {
+		p.plans[name] = r.Beside(all...)
+	}
 }
 
 // PolicyName returns the name given with [Named], "" if there is none.
@@ -117,7 +137,7 @@ func (p *RateLimit) PolicyName() string { return p.name }
 // FailureMode returns what [FailOpen] or [FailClosed] said.
 func (p *RateLimit) FailureMode() guard.FailureMode { return p.mode }
 
-// Requires asks for the chain's budget if the store is on another machine.
+// Requires asks for the chain's budget if the store is on another machine, and for the status if [ChargeIf] needs it.
 func (p *RateLimit) Requires() guard.Requirement { return p.requires }
 
 // Before charges the request to its subject, or refuses it.
@@ -126,21 +146,25 @@ func (p *RateLimit) Before(ctx context.Context, x guard.Exchange) (guard.Decisio
 	if err != nil {
 		return faulty(err)
 	}
-	if c.pass {
+	if c.pass || c.rule == nil && p.nobody == nil {
+		if p.settled {
+			p.bill(x) // on which nobody will look: the handler need not know that its request is free
+		}
 		return guard.Decision{}, nil
 	}
 	if c.rule == nil {
-		if p.nobody == nil {
-			return guard.Decision{}, nil
-		}
 		return guard.Decision{Rejection: p.nobody}, nil
 	}
 	var route guard.Route // which a name makes needless
 	if p.name == "" {
 		route = x.Route()
 	}
-	request := store.Request{Key: p.key(c.who, route), Rule: c.rule, Cost: c.cost}
+	request := store.Request{Key: p.key(c.who, route, c.rule), Rule: c.rule, Cost: c.cost}
 	grant, err := p.take(ctx, request)
+	if errors.Is(err, store.ErrSaturated) {
+		// Not the failure mode's: a flood that this process cannot even ask about would switch the limit off.
+		return guard.Decision{Rejection: &guard.Rejection{Code: guard.Overloaded, Wait: time.Second, Spread: 2 * time.Second, Cause: err}}, nil
+	}
 	if err != nil {
 		return guard.Decision{}, err
 	}
@@ -149,9 +173,7 @@ func (p *RateLimit) Before(ctx context.Context, x guard.Exchange) (guard.Decisio
 		d.Rejection = refusal(grant.Verdict)
 		return d, nil
 	}
-	state := p.charges.Get().(*charge)
-	state.receipt = grant.Receipt(request)
-	d.State = state
+	d.State = p.charge(x, grant.Receipt(request))
 	return d, nil
 }
 
@@ -163,31 +185,6 @@ func (p *RateLimit) take(ctx context.Context, r store.Request) (store.Grant, err
 	ctx, done := guard.WithinBudget(ctx)
 	defer done()
 	return p.store.Take(ctx, r)
-}
-
-// After gives the charge back where a later policy of the chain had no room for the request, so that it got no service.
-func (p *RateLimit) After(ctx context.Context, _ guard.Exchange, d guard.Decision, o guard.Outcome) error {
-	state, ok := d.State.(*charge)
-	if !ok { // let pass uncounted
-		return nil
-	}
-	receipt := state.receipt
-	*state = charge{}
-	p.charges.Put(state)
-	if !refundable(o.Refused) {
-		return nil
-	}
-	return p.store.Settle(ctx, receipt, 0)
-}
-
-// refundable reports whether r turned a request away for want of room (429, 503). Who is refused for what the request is,
-// such as a wrong password, or hangs up, keeps the charge: a limit before a check would otherwise limit no guessing.
-func refundable(r *guard.Rejection) bool {
-	if r == nil || r.Code == guard.RequestDeadlineEnded {
-		return false
-	}
-	status := r.StatusCode()
-	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 }
 
 // A counted request is one of: let pass, nobody's (rule is nil), or who's, under rule, at cost.
@@ -250,8 +247,11 @@ func (p *RateLimit) choosePlan(x guard.Exchange, c *counted) error {
 }
 
 // key says whose budget is charged. It never holds what a client can choose, but for the subject's value.
-func (p *RateLimit) key(who resolver.Subject, route guard.Route) store.Key {
+func (p *RateLimit) key(who resolver.Subject, route guard.Route, rule *limit.Rule) store.Key {
 	k := store.Key{Policy: p.name, Shape: p.shape, Kind: who.Kind, Subject: who.Value}
+	if rule == p.elseRule {
+		k.Shape = p.elseShape
+	}
 	if p.name != "" {
 		return k
 	}

@@ -221,6 +221,25 @@ func TestPeekAndReset(t *testing.T) {
 	if v := peek(pro); v.OK {
 		t.Errorf("an hour's debt is pro's whole burst too: %+v", v)
 	}
+	fresh := pro
+	fresh.Subject.Value = "bob"
+	if v := peek(fresh); v.Remaining != 19 {
+		t.Errorf("a fresh subject on pro: %+v, want 19 remaining", v)
+	}
+	for name, wrong := range map[string]policies.Target{
+		"no subject": {Route: ann.Route}, "unknown plan": {Subject: ann.Subject, Plan: "gold"},
+	} {
+		if _, err := p.Peek(t.Context(), wrong); !errors.Is(err, policies.ErrTarget) {
+			t.Errorf("Peek, %s: %v", name, err)
+		}
+		if err := p.Reset(t.Context(), wrong); !errors.Is(err, policies.ErrTarget) {
+			t.Errorf("Reset, %s: %v", name, err)
+		}
+	}
+	plain := policies.UserRateLimit(limit.PerHour(1), user)
+	if _, err := plain.Peek(t.Context(), policies.Target{Subject: ann.Subject, Else: true}); !errors.Is(err, policies.ErrTarget) {
+		t.Errorf("Peek, no Else: %v", err)
+	}
 	other := ann
 	other.Else, other.Subject = true, resolver.Subject{Kind: "ip", Value: "192.0.2.1"}
 	status(exchange("GET", "/", ""), p)
@@ -235,6 +254,239 @@ func TestPeekAndReset(t *testing.T) {
 	}
 	if got := status(exchange("GET", "/", "ann"), p); got != 200 {
 		t.Errorf("after Reset: %d", got)
+	}
+}
+
+// TestNobodyPaysALargeDebtWithASmallPlan alternates between two limits under which one subject stands.
+func TestNobodyPaysALargeDebtWithASmallPlan(t *testing.T) {
+	large, small := limit.PerHour(100), limit.PerMinute(10)
+	byPlan := policies.UserRateLimit(large, user, policies.Named("plans"),
+		policies.Plans(resolver.Header("X-Plan"), map[string]limit.Limit{"small": small}))
+	// The kind is the same on purpose: Else must be told apart all the same.
+	byElse := policies.UserRateLimit(large, resolver.As("user", user), policies.Named("else"),
+		policies.Else(small, resolver.As("user", resolver.Header("X-Other-Id"))))
+	for name, tc := range map[string]struct {
+		p      *policies.RateLimit
+		header string
+		value  string
+		id     string
+		most   int
+	}{
+		"plans": {byPlan, "X-Plan", "small", "ann", 100},
+		"else":  {byElse, "X-Other-Id", "ann", "", 110},
+	} {
+		served := 0
+		for range 5 {
+			for range 120 {
+				if status(exchange("GET", "/", "ann"), tc.p) == 200 {
+					served++
+				}
+			}
+			for range 12 {
+				x := exchange("GET", "/", tc.id)
+				x.Incoming.Header.Set(tc.header, tc.value)
+				if status(x, tc.p) == 200 {
+					served++
+				}
+			}
+		}
+		if served < 100 || served > tc.most+2 { // a token or two may grow meanwhile
+			t.Errorf("%s: %d served within an instant, want at most %d", name, served, tc.most)
+		}
+	}
+}
+
+func TestChargeIf(t *testing.T) {
+	answer := func(code int) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
+	}
+	logins := policies.UserRateLimit(limit.PerHour(3), user, policies.ChargeIf(policies.Failed))
+	chain := new(guard.TrafficGuard).Chain(logins)
+	try := func(id string, code int) int {
+		x := exchange("POST", "/login", id)
+		if rej := x.Serve(chain, answer(code)); rej != nil {
+			return rej.StatusCode()
+		}
+		return code
+	}
+	for i := range 10 {
+		if got := try("ann", 200); got != 200 {
+			t.Fatalf("login %d of ann, who knows her password: %d", i+1, got)
+		}
+	}
+	for i, want := range []int{401, 401, 401, 429} {
+		if got := try("bob", 401); got != want {
+			t.Errorf("login %d of bob, who does not: %d, want %d", i+1, got, want)
+		}
+	}
+	for range 3 { // a panic is not known to have succeeded
+		func() {
+			defer func() { _ = recover() }()
+			exchange("POST", "/login", "eve").Serve(chain, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
+		}()
+	}
+	if got := try("eve", 200); got != 429 {
+		t.Errorf("after three panics: %d, want 429", got)
+	}
+}
+
+func TestSettledCosts(t *testing.T) {
+	llm := policies.UserRateLimit(limit.PerHour(1000), user, policies.Cost(500), policies.Settled(), policies.Named("llm"))
+	chain := new(guard.TrafficGuard).Chain(llm)
+	use := func(id string, tokens int64) int {
+		x := exchange("POST", "/llm", id)
+		rej := x.Serve(chain, http.HandlerFunc(func(_ http.ResponseWriter, _ *http.Request) {
+			if err := llm.Settle(x.Request().Context(), 7); err != nil { // the last one counts
+				t.Error(err)
+			}
+			if err := llm.Settle(x.Request().Context(), tokens); err != nil {
+				t.Error(err)
+			}
+		}))
+		if rej != nil {
+			return rej.StatusCode()
+		}
+		return 200
+	}
+	left := func(id string) limit.Verdict {
+		v, err := llm.Peek(t.Context(), policies.Target{Subject: resolver.Subject{Kind: "header:X-User-Id", Value: id}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	use("ann", 20)
+	if v := left("ann"); v.Remaining != 1000-20-500 { // Peek reckons with a reservation of 500
+		t.Errorf("20 tokens used: %+v", v)
+	}
+	use("bob", 5000)
+	if v := left("bob"); v.OK || v.Wait.Hours() < 4.4 || v.Wait.Hours() > 4.6 {
+		t.Errorf("5000 of 1000 tokens used: %+v, want a wait of 4.5 h", v)
+	}
+	if got := use("bob", 1); got != 429 {
+		t.Errorf("in debt: %d", got)
+	}
+	if err := llm.Settle(t.Context(), 1); !errors.Is(err, policies.ErrNotGuarded) {
+		t.Errorf("a context of no request: %v", err)
+	}
+	if err := llm.Settle(t.Context(), -1); !errors.Is(err, limit.ErrCost) {
+		t.Errorf("a negative cost: %v", err)
+	}
+	open := policies.UserRateLimit(limit.PerHour(1), user, policies.Settled(), policies.Exempt(resolver.HeaderIs("X-Free", "1")))
+	x := exchange("GET", "/", "ann")
+	x.Incoming.Header.Set("X-Free", "1")
+	x.Serve(new(guard.TrafficGuard).Chain(open), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if err := open.Settle(x.Request().Context(), 5); err != nil {
+			t.Errorf("an exempt request: %v, want nothing to happen", err)
+		}
+	}))
+}
+
+func TestOptions(t *testing.T) {
+	limits := map[string]limit.Limit{"pro": limit.PerHour(3)}
+	p := policies.UserRateLimit(limit.PerHour(1), user, nil, policies.Options(nil, policies.Options()),
+		policies.Exempt(resolver.HeaderIs("X-A", "1")), policies.Exempt(resolver.HeaderIs("X-B", "1")),
+		policies.Plans(resolver.First(resolver.ExemptWhen(resolver.HeaderIs("X-Plan", "staff")), resolver.Header("X-Plan")), limits))
+	limits["pro"] = limit.PerHour(1)
+	served := func(header, value string) int {
+		n := 0
+		for range 5 {
+			x := exchange("GET", "/", "ann-"+header+value)
+			x.Incoming.Header.Set(header, value)
+			if status(x, p) == 200 {
+				n++
+			}
+		}
+		return n
+	}
+	for _, tc := range []struct {
+		header, value string
+		want          int
+	}{{"X-A", "1", 5}, {"X-B", "1", 5}, {"X-A", "2", 1}, {"X-Plan", "pro", 3}, {"X-Plan", "staff", 5}} {
+		if got := served(tc.header, tc.value); got != tc.want {
+			t.Errorf("%s %s: %d of 5 served, want %d", tc.header, tc.value, got, tc.want)
+		}
+	}
+}
+
+func TestApplicationFaultsHaveTheirOwnCode(t *testing.T) {
+	p := policies.UserRateLimit(limit.PerHour(1), resolver.Value("user_id"), policies.FailOpen())
+	x := exchange("GET", "/", "")
+	x.Values["user_id"] = 1.5
+	if got := status(x, p); got != 503 || !strings.Contains(x.Response.Body.String(), `"guard_unavailable"`) {
+		t.Errorf("%d %s", got, x.Response.Body)
+	}
+}
+
+func TestSaturationIsNotTheFailureModes(t *testing.T) {
+	p := policies.UserRateLimit(limit.PerHour(1), user, policies.InStore(failing{store.ErrSaturated}), policies.FailOpen())
+	x := exchange("GET", "/", "ann")
+	if got := status(x, p); got != 503 || !strings.Contains(x.Response.Body.String(), `"overloaded"`) || x.Response.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %s", got, x.Response.Body)
+	}
+}
+
+// degraded is a store whose answers come from a stand-in.
+type degraded struct{ store.RateStore }
+
+func (d degraded) Take(ctx context.Context, r store.Request) (store.Grant, error) {
+	g, err := d.RateStore.Take(ctx, r)
+	g.Degraded = true
+	return g, err
+}
+
+func TestStandInsAreReportedAndAskedWithinTheBudget(t *testing.T) {
+	p := policies.UserRateLimit(limit.PerHour(1), user, policies.InStore(degraded{memory.New()}))
+	if p.Requires()&guard.RequireBudget == 0 {
+		t.Error("a store that does not say that it is local is asked without a budget")
+	}
+	if q := policies.UserRateLimit(limit.PerHour(1), user); q.Requires() != 0 {
+		t.Errorf("the embedded store requires %b", q.Requires())
+	}
+	var events []guard.Event
+	tg := &guard.TrafficGuard{Observe: func(_ context.Context, e guard.Event) { events = append(events, e) }}
+	statusOf(exchange("GET", "/", "ann"), tg.Chain(p))
+	statusOf(exchange("GET", "/", "ann"), tg.Chain(p))
+	if len(events) != 2 || !events[0].Degraded || !events[1].Degraded {
+		t.Errorf("%+v: want two degraded events", events)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	p := policies.UserRateLimit(limit.PerHour(2), user, policies.Cost(2), policies.Exempt(resolver.HeaderIs("X-Free", "1")),
+		policies.Plans(resolver.Header("X-Plan"), map[string]limit.Limit{"pro": limit.PerHour(20)}))
+	explain := func(id, header, value string) policies.Explanation {
+		t.Helper()
+		x := exchange("GET", "/", id)
+		if header != "" {
+			x.Incoming.Header.Set(header, value)
+		}
+		e, err := p.Explain(t.Context(), x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	for range 3 {
+		if e := explain("ann", "", ""); !e.Counted || e.Code != "" || e.Cost != 2 || e.Subject.Value != "ann" || !e.Verdict.OK || e.Limit != limit.PerHour(2) {
+			t.Errorf("fresh: %+v", e)
+		}
+	}
+	if e := explain("ann", "X-Plan", "pro"); e.Limit != limit.PerHour(20) || e.Verdict.Remaining != 18 {
+		t.Errorf("on pro: %+v", e)
+	}
+	status(exchange("GET", "/", "ann"), p)
+	if e := explain("ann", "", ""); e.Code != guard.RateLimitExceeded || e.Verdict.Wait <= 0 {
+		t.Errorf("spent: %+v", e)
+	}
+	if e := explain("", "", ""); e.Counted || e.Code != guard.ClientUnidentified {
+		t.Errorf("nobody: %+v", e)
+	}
+	if e := explain("ann", "X-Free", "1"); e.Counted || e.Code != "" {
+		t.Errorf("exempt: %+v", e)
+	}
+	if e := explain("a\xff", "", ""); e.Code != guard.InvalidRequest {
+		t.Errorf("malformed: %+v", e)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 // apart with errors.As, or as an interface{ Unwrap() []error }.
 type ConfigError struct {
 	Policy string // the constructor, and the name if there is one
-	Field  string // the argument or option at fault, such as "Limit" or "Plans[pro]"
+	Field  string // the argument or option at fault, such as "Limit" or "Plans.limits[pro]"
 	Value  string // what it was
 	Reason string // what it must be
 }
@@ -30,33 +30,36 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("policies: %s: %s is %s: %s", e.Policy, e.Field, e.Value, e.Reason)
 }
 
-// rateSettings is what the arguments and options of a rate limit come to. The tags say what is checked.
+// rateSettings is what the arguments and options of a rate limit come to. The tags say what is checked, and what the
+// user calls a field.
 type rateSettings struct {
-	Limit             limit.Limit
-	Subject           resolver.Func                         `validate:"required"`
-	Store             store.RateStore                       `validate:"required"`
-	Name              string                                `validate:"omitempty,policyname"`
-	Headers           guard.HeaderFormat                    `validate:"lte=4"`
-	FailureMode       guard.FailureMode                     `validate:"lte=2"`
-	Else              *elseSettings                         `validate:"omitempty"`
-	Plans             *planSettings                         `validate:"omitempty"`
-	Exempt            []resolver.Predicate                  `validate:"dive,required"`
-	Cost              int                                   `validate:"gte=1"`
-	CostOf            func(x guard.Exchange) (int64, error) `validate:"-"`
-	Challenge         string                                `validate:"required,printascii"`
+	Limit             limit.Limit                           `name:"Limit"`
+	Subject           resolver.Func                         `name:"Subject"   validate:"required"`
+	Store             store.RateStore                       `name:"InStore"   validate:"required"`
+	Name              string                                `name:"Named"     validate:"omitempty,policyname"`
+	Headers           guard.HeaderFormat                    `name:"Headers"   validate:"lte=4"`
+	Else              *elseSettings                         `name:"Else"      validate:"omitempty"`
+	Plans             *planSettings                         `name:"Plans"     validate:"omitempty"`
+	Exempt            []resolver.Predicate                  `name:"Exempt"    validate:"dive,required"`
+	Cost              int                                   `name:"Cost"      validate:"gte=1"`
+	CostOf            func(x guard.Exchange) (int64, error) `name:"CostOf"    validate:"-"`
+	ChargeIf          func(o guard.Outcome) bool            `name:"ChargeIf"  validate:"-"`
+	Challenge         string                                `name:"Challenge" validate:"required,printascii"`
+	FailureMode       guard.FailureMode                     `validate:"-"`
 	AdmitUnidentified bool
+	Settled           bool
 
-	named, costly bool // Named and CostOf were given, whatever with
+	stored, named, costly, conditional bool // InStore, Named, CostOf and ChargeIf were given, whatever with
 }
 
 type elseSettings struct {
-	Limit   limit.Limit
-	Subject resolver.Func `validate:"required"`
+	Limit   limit.Limit   `name:"limit"`
+	Subject resolver.Func `name:"subject" validate:"required"`
 }
 
 type planSettings struct {
-	Plan   resolver.Func          `validate:"required"`
-	Limits map[string]limit.Limit `validate:"min=1,dive,keys,required,endkeys"`
+	Plan   resolver.Func          `name:"plan"   validate:"required"`
+	Limits map[string]limit.Limit `name:"limits" validate:"min=1,dive,keys,required,endkeys"`
 }
 
 var policyName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
@@ -64,6 +67,7 @@ var policyName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 // newValidator knows the tags and types above.
 func newValidator() *validator.Validate {
 	v := validator.New(validator.WithRequiredStructEnabled())
+	v.RegisterTagNameFunc(func(f reflect.StructField) string { return f.Tag.Get("name") })
 	err := v.RegisterValidation("policyname", func(fl validator.FieldLevel) bool {
 		return policyName.MatchString(fl.Field().String())
 	})
@@ -93,10 +97,13 @@ func checkRate(sl validator.StructLevel) {
 		return
 	}
 	if s.named && s.Name == "" {
-		sl.ReportError(s.Name, "Name", "Name", "policyname", "")
+		sl.ReportError(s.Name, "Named", "Name", "policyname", "")
 	}
 	if s.costly && s.CostOf == nil {
 		sl.ReportError(s.CostOf, "CostOf", "CostOf", "required", "")
+	}
+	if s.conditional && s.ChargeIf == nil {
+		sl.ReportError(s.ChargeIf, "ChargeIf", "ChargeIf", "required", "")
 	}
 	for field, l := range s.limits() {
 		if r, err := l.Compile(); err == nil && s.CostOf == nil && int64(s.Cost) > r.Burst() {
@@ -109,11 +116,11 @@ func checkRate(sl validator.StructLevel) {
 // limits yields every limit of the policy under the name of its field.
 func (s *rateSettings) limits() func(yield func(string, limit.Limit) bool) {
 	return func(yield func(string, limit.Limit) bool) {
-		if !yield("Limit", s.Limit) || s.Else != nil && !yield("Else.Limit", s.Else.Limit) || s.Plans == nil {
+		if !yield("Limit", s.Limit) || s.Else != nil && !yield("Else.limit", s.Else.Limit) || s.Plans == nil {
 			return
 		}
 		for name, l := range s.Plans.Limits {
-			if !yield("Plans.Limits["+name+"]", l) {
+			if !yield("Plans.limits["+name+"]", l) {
 				return
 			}
 		}
@@ -150,6 +157,9 @@ func valueOf(f validator.FieldError) string {
 	if v == nil {
 		return "nil"
 	}
+	if v == (limit.Limit{}) {
+		return "limit.Limit{}"
+	}
 	switch rv := reflect.ValueOf(v); rv.Kind() {
 	case reflect.Func, reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:
 		if rv.IsNil() {
@@ -168,15 +178,20 @@ func reasonOf(f validator.FieldError) string {
 	case "limit", "cost":
 		return f.Param()
 	case "required":
+		if strings.HasSuffix(f.Namespace(), "limits[]") {
+			return "the name of a plan must not be empty"
+		}
 		return "must be given"
 	case "policyname":
 		return "must be 1 to 64 letters, digits and \"._-\""
 	case "printascii":
 		return "must be printable ASCII"
-	case "gte", "min":
+	case "gte":
 		return "must be at least " + f.Param()
+	case "min":
+		return "must hold at least one plan"
 	case "lte":
-		return "must be one of the constants"
+		return "must be one of NoHeaders, IETF, RateLimitHeaders, XRateLimit and XRateLimitEpoch"
 	default:
 		return "must satisfy " + f.Tag() + " " + f.Param()
 	}

@@ -17,6 +17,10 @@ var (
 	// ErrUnavailable: the store is down, too slow, or cut off. It will mend itself; the failure mode answers
 	// meanwhile. Whether a request was charged is unknown.
 	ErrUnavailable = errors.New("store: unavailable")
+	// ErrSaturated: this process has more requests waiting for the store than it can ask in time, while the store
+	// answers. Nothing was charged. Such a request is refused whatever the failure mode: letting it pass would let a
+	// flood switch the limit off.
+	ErrSaturated = errors.New("store: saturated")
 	// ErrMisconfigured: the store refuses for a reason that will not pass by itself, such as a wrong password.
 	// Somebody must mend it.
 	ErrMisconfigured = errors.New("store: misconfigured")
@@ -51,14 +55,22 @@ type Grant struct {
 	limit.Verdict
 	// At is the state that the charge left. It is meaningful only if OK.
 	At limit.State
-	// Via is the store's own note on where it made the charge; 0 is the subject's own state.
+	// Via is the store's own note on where it made the charge; 0 is the subject's own state. The bit 0x80 belongs to
+	// decorators such as package resilient.
 	Via uint8
 	// Degraded says that a stand-in answered for the store.
 	Degraded bool
+	// Rule is what the store decided by in place of the request's rule, nil if it was that.
+	Rule *limit.Rule
 }
 
 // Receipt returns the receipt for what g granted to r, for [RateStore.Settle]. It is meaningful only if g is OK.
-func (g Grant) Receipt(r Request) Receipt { return Receipt{Request: r, At: g.At, Via: g.Via} }
+func (g Grant) Receipt(r Request) Receipt {
+	if g.Rule != nil {
+		r.Rule = g.Rule
+	}
+	return Receipt{Request: r, At: g.At, Via: g.Via}
+}
 
 // A Receipt names one charge, so that exactly that one can be corrected later. It is a value.
 type Receipt struct {
@@ -72,7 +84,7 @@ type Receipt struct {
 // requests exactly as many are admitted as the limit allows. All must be safe for concurrent use.
 //
 // A store returns [limit.ErrCost] for a cost that is out of range, and otherwise errors that are
-// [ErrUnavailable] or [ErrMisconfigured]; if ctx ended first, its error is wrapped as well. It sends nothing twice:
+// [ErrUnavailable], [ErrSaturated] or [ErrMisconfigured]; if ctx ended first, its error is wrapped as well. It sends nothing twice:
 // a charge whose answer was lost was made once or not at all.
 type RateStore interface {
 	// Take charges the cost if the limit allows it. A refusal changes nothing.
@@ -81,9 +93,9 @@ type RateStore interface {
 	Peek(ctx context.Context, r Request) (limit.Verdict, error)
 	// Reset forgets the key: its subject has its whole limit again.
 	Reset(ctx context.Context, k Key) error
-	// Settle corrects the charge of r to actual, which is at least 0, as [limit.Rule.Settle] defines it. It runs to
-	// its end whether or not ctx is cancelled, within the store's own deadline. Call it at most once for a
-	// receipt: it is not idempotent, and a correction that fails is lost, not repeated.
+	// Settle corrects the charge of r to actual, which is at least 0, as [limit.Rule.Settle] defines it. It is not cut
+	// short by ctx being cancelled, since that is when it is often called; it keeps to ctx's deadline and to the store's
+	// own. Call it at most once for a receipt: it is not idempotent, and a correction that fails is lost, not repeated.
 	Settle(ctx context.Context, r Receipt, actual int64) error
 }
 
