@@ -27,6 +27,10 @@ func main() {
 	echoAddr := flag.String("echo", ":8081", "address of the Echo app")
 	redisURL := flag.String("redis", "", "redis://host:port/db to share budgets among processes; empty for the embedded store")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
 
 	if err := run(*ginAddr, *echoAddr, *redisURL); err != nil {
 		slog.Error("example", "err", err)
@@ -91,7 +95,7 @@ type app struct {
 func listen(addr string, h http.Handler) (*app, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; choose other addresses with -gin and -echo", err)
 	}
 	return &app{listener: l, server: &http.Server{
 		Handler: h,
@@ -119,9 +123,12 @@ func (a *app) shutdown() error {
 }
 
 func (a *app) url() string {
-	_, port, err := net.SplitHostPort(a.listener.Addr().String())
+	host, port, err := net.SplitHostPort(a.listener.Addr().String())
 	if err != nil { // a TCP listener's address always splits
 		panic(err)
 	}
-	return "http://localhost:" + port
+	if net.ParseIP(host).IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port)
 }

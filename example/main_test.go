@@ -155,7 +155,7 @@ func TestProgram(t *testing.T) {
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "Ctrl-C") {
 		text.WriteString(lines.Text() + "\n")
 	}
-	urls := regexp.MustCompile(`http://localhost:\d+`).FindAllString(text.String(), 2)
+	urls := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindAllString(text.String(), 2)
 	if len(urls) != 2 || strings.Count(text.String(), "  curl ") != 3 || !strings.Contains(text.String(), "/reports/export") {
 		t.Errorf("the program does not say where it listens, what its routes are and what to try:\n%s", text.String())
 	} else {
