@@ -26,7 +26,7 @@ func (x *exchange) Value(key string) any           { return x.c.Get(key) }
 func (x *exchange) SetContext(ctx context.Context) { x.c.SetRequest(x.c.Request().WithContext(ctx)) }
 
 // routes remembers which requests were found to have the route that they seem to have: asking Echo costs a copy
-// of the route. Only those are kept whose method was registered, so that clients can not fill it. The zero value
+// of the route. Only those are kept whose method was registered, so that clients cannot fill it. The zero value
 // is ready to use.
 type routes struct {
 	mu    sync.Mutex

@@ -24,7 +24,7 @@ func newPolicies(shared policies.SharedOption) guards {
 			policies.Exempt(resolver.HeaderIs("X-User-Role", "ADMIN")), // behind a gateway only
 			policies.Named("posts"), shared),
 
-		// One kind for both places, so that one user can not have two budgets by using both.
+		// One kind for both places, so that one user cannot have two budgets by using both.
 		orders: policies.UserRateLimit(limit.PerSecond(2).Burst(2),
 			resolver.As("user", resolver.First(resolver.Header("X-User-Id"), resolver.BodyField("userId"))),
 			policies.Named("orders"), shared),

@@ -63,7 +63,7 @@ func (e *entered) pop() held {
 
 // Chain compiles policies, the first outermost. It copies the slice. A nil TrafficGuard is like a zero one.
 //
-// It panics, as routers do at this point, if a policy is nil or its name can not be used, or if another
+// It panics, as routers do at this point, if a policy is nil or its name cannot be used, or if another
 // policy of this TrafficGuard has the same name.
 func (tg *TrafficGuard) Chain(policies ...GuardPolicy) *Chain {
 	if tg == nil {

@@ -29,7 +29,7 @@
 //
 // # Non-goals
 //
-// A policy can not retry a request, run it later in another goroutine, or change its response once the
+// A policy cannot retry a request, run it later in another goroutine, or change its response once the
 // handler has begun it. A policy needs no way to wrap the handler: what a wrapper would do on the way out
 // belongs into After.
 package guard

@@ -18,7 +18,7 @@ const (
 	Overloaded            Code = "overloaded"              // 503: the server itself is short of air
 	ClientUnidentified    Code = "client_unidentified"     // 401: nothing in the request says who is calling
 	InvalidRequest        Code = "invalid_request"         // 400, or 413 and 415: what says who is calling is malformed or ambiguous
-	CostExceedsLimit      Code = "cost_exceeds_limit"      // 429 without Retry-After: waiting can not help
+	CostExceedsLimit      Code = "cost_exceeds_limit"      // 429 without Retry-After: waiting cannot help
 	GuardUnavailable      Code = "guard_unavailable"       // 503: a policy could not decide and fails closed
 	ClientClosedRequest   Code = "client_closed_request"   // 499: the client hung up while a policy was asking
 	RequestDeadlinePassed Code = "request_deadline_passed" // 503: the request's own deadline passed while a policy was asking
@@ -51,7 +51,7 @@ func (c Code) status() (int, string) {
 // statusClientClosedRequest is nginx's number for it. The client is gone: it is for logs only.
 const statusClientClosedRequest = 499
 
-// Never is a [Rejection.Wait] that says that waiting can not help.
+// Never is a [Rejection.Wait] that says that waiting cannot help.
 const Never time.Duration = -1
 
 // A Rejection says why a request did not reach its handler, and what the client is told. It is an error.
@@ -67,7 +67,7 @@ type Rejection struct {
 	// Detail is a sentence for the client's developer; "" means none. It must say nothing internal and
 	// repeat nothing that the client sent.
 	Detail string
-	// Wait is the time after which the same request can pass. [Never] where waiting can not help; 0 where
+	// Wait is the time after which the same request can pass. [Never] where waiting cannot help; 0 where
 	// it is unknown. Every 429 and 503 carries a Retry-After of at least one second unless Wait is Never.
 	Wait time.Duration
 	// Spread is the span over which clients are asked to come back, so that they do not do it all at

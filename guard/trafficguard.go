@@ -49,7 +49,7 @@ type TrafficGuard struct {
 // can refer to it with [TrafficGuard.Policy]. A policy that has no name of its own is reported under this
 // one.
 //
-// It panics, as the mistake is in the program, if name can not be used in headers (printable ASCII without
+// It panics, as the mistake is in the program, if name cannot be used in headers (printable ASCII without
 // quotes and backslashes, at most 64 bytes), p is nil, or another policy has the name. The same policy may
 // be registered again.
 func (tg *TrafficGuard) Register(name string, p GuardPolicy) {

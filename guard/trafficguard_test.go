@@ -9,7 +9,7 @@ import (
 	"github.com/trafficguard-go/trafficguard/guard/guardtest"
 )
 
-// funcPolicy can not be compared.
+// funcPolicy cannot be compared.
 type funcPolicy struct {
 	guard.Base
 	f func()
@@ -27,7 +27,7 @@ type valuePolicy struct {
 	n int
 }
 
-// Größe has a name that a header field can not have.
+// Größe has a name that a header field cannot have.
 type Größe struct{ guard.Base }
 
 func TestRegisterAndPolicy(t *testing.T) {

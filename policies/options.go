@@ -60,14 +60,14 @@ func Headers(f guard.HeaderFormat) SharedOption {
 	return rateOption(func(r *rateSettings) { r.Headers = f })
 }
 
-// FailClosed refuses requests (503) while the policy can not decide, because its store is down, say. Use it where
+// FailClosed refuses requests (503) while the policy cannot decide, because its store is down, say. Use it where
 // a request too many costs more than a request too few: logins, payments. Default: what the TrafficGuard says, which
 // is to let them pass.
 func FailClosed() SharedOption {
 	return rateOption(func(r *rateSettings) { r.FailureMode = guard.Closed })
 }
 
-// FailOpen lets requests pass while the policy can not decide, whatever the TrafficGuard says. Each pass is reported
+// FailOpen lets requests pass while the policy cannot decide, whatever the TrafficGuard says. Each pass is reported
 // in a degraded [guard.Event].
 func FailOpen() SharedOption {
 	return rateOption(func(r *rateSettings) { r.FailureMode = guard.Open })

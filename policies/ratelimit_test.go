@@ -168,14 +168,14 @@ func TestFailureModes(t *testing.T) {
 		p    *policies.RateLimit
 		want int
 	}{
-		"open by default":      {p: policies.UserRateLimit(limit.PerHour(1), user, down), want: 200},
-		"closed by guard":      {tg: guard.Closed, p: policies.UserRateLimit(limit.PerHour(1), user, down), want: 503},
-		"closed by policy":     {p: policies.UserRateLimit(limit.PerHour(1), user, down, policies.FailClosed()), want: 503},
-		"open by policy":       {tg: guard.Closed, p: policies.UserRateLimit(limit.PerHour(1), user, down, policies.FailOpen()), want: 200},
-		"resolver, closed":     {p: policies.UserRateLimit(limit.PerHour(1), broken, policies.FailClosed()), want: 503},
-		"resolver, open":       {p: policies.UserRateLimit(limit.PerHour(1), broken), want: 200},
-		"application's fault":  {p: policies.UserRateLimit(limit.PerHour(1), resolver.Value("user_id")), want: 503},
-		"cost can not be told": {p: policies.UserRateLimit(limit.PerHour(1), user, policies.FailClosed(), policies.CostOf(func(guard.Exchange) (int64, error) { return 0, errors.New("db") })), want: 503},
+		"open by default":     {p: policies.UserRateLimit(limit.PerHour(1), user, down), want: 200},
+		"closed by guard":     {tg: guard.Closed, p: policies.UserRateLimit(limit.PerHour(1), user, down), want: 503},
+		"closed by policy":    {p: policies.UserRateLimit(limit.PerHour(1), user, down, policies.FailClosed()), want: 503},
+		"open by policy":      {tg: guard.Closed, p: policies.UserRateLimit(limit.PerHour(1), user, down, policies.FailOpen()), want: 200},
+		"resolver, closed":    {p: policies.UserRateLimit(limit.PerHour(1), broken, policies.FailClosed()), want: 503},
+		"resolver, open":      {p: policies.UserRateLimit(limit.PerHour(1), broken), want: 200},
+		"application's fault": {p: policies.UserRateLimit(limit.PerHour(1), resolver.Value("user_id")), want: 503},
+		"cost cannot be told": {p: policies.UserRateLimit(limit.PerHour(1), user, policies.FailClosed(), policies.CostOf(func(guard.Exchange) (int64, error) { return 0, errors.New("db") })), want: 503},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var events []guard.Event

@@ -199,7 +199,7 @@ func contentType(h http.Header) (string, error) {
 		if coding != "" && !strings.EqualFold(strings.Trim(coding, " \t"), "identity") {
 			return "", &Fault{
 				Status: http.StatusUnsupportedMediaType,
-				Detail: "the body can not be read: send it without Content-Encoding",
+				Detail: "the body cannot be read: send it without Content-Encoding",
 			}
 		}
 	}
@@ -217,7 +217,7 @@ func contentType(h http.Header) (string, error) {
 func unsupported(want string) *Fault {
 	return &Fault{
 		Status: http.StatusUnsupportedMediaType,
-		Detail: "the body can not be read: send Content-Type: " + want,
+		Detail: "the body cannot be read: send Content-Type: " + want,
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // BodyField identifies the client by a member of the JSON object in the body. path is its name, or several names with
 // dots between, each a member of the object before: "user.id". The client chooses it freely; see [Value] for
-// what it can not choose. The kind is "body:" and the path.
+// what it cannot choose. The kind is "body:" and the path.
 //
 // The member must be a string or an integer literal, of any size; 1 and "1" are the same subject, and so are all
 // escaped spellings of a string. Other than that, different texts are different subjects: where the handler parses a
@@ -95,7 +95,7 @@ func (f *bodyField) resolve(x guard.Exchange) (Subject, error) {
 		return Subject{}, err
 	}
 	if len(body) > 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-		return Subject{}, invalid("the body can not be read: GET and HEAD have none")
+		return Subject{}, invalid("the body cannot be read: GET and HEAD have none")
 	}
 	if body = bytes.TrimLeft(body, " \t\r\n"); len(body) == 0 {
 		return Subject{}, nil

@@ -265,7 +265,7 @@ func TestBodyFieldRefusesAtConstruction(t *testing.T) {
 	panics(t, func() { resolver.BodyField("a\xff") }, "not valid UTF-8")
 }
 
-// Two ids that float64 can not tell apart are two subjects.
+// Two ids that float64 cannot tell apart are two subjects.
 func TestBodyFieldBigIntegers(t *testing.T) {
 	t.Parallel()
 	r := resolver.BodyField("user")

@@ -128,6 +128,6 @@ func ExampleFault() {
 		fmt.Println(fault.Cause)
 	}
 	// Output:
-	// 503 the service can not identify clients
+	// 503 the service cannot identify clients
 	// resolver: the value "user_id" is a float64, not a string, an integer or a fmt.Stringer
 }

@@ -36,7 +36,7 @@ func ValueIs(key string, want any) Predicate {
 	wanted := reflect.ValueOf(want)
 	var fault error
 	if !wanted.IsValid() || !wanted.Comparable() {
-		fault = fmt.Errorf("a value of type %T can not be compared", want)
+		fault = fmt.Errorf("a value of type %T cannot be compared", want)
 	}
 	mustBuild("ValueIs", checkName("the key", key), fault)
 	return func(x guard.Exchange) (bool, error) {

@@ -94,9 +94,9 @@ func TestExemptWhen(t *testing.T) {
 func TestExemptionsRefuseAtConstruction(t *testing.T) {
 	t.Parallel()
 	panics(t, func() { resolver.ExemptWhen(nil) }, "predicate is nil")
-	panics(t, func() { resolver.ValueIs("", nil) }, "key is empty", "<nil> can not be compared")
-	panics(t, func() { resolver.ValueIs("k", []int{}) }, "[]int can not be compared")
-	panics(t, func() { resolver.ValueIs("k", loose{[]int{}}) }, "can not be compared")
+	panics(t, func() { resolver.ValueIs("", nil) }, "key is empty", "<nil> cannot be compared")
+	panics(t, func() { resolver.ValueIs("k", []int{}) }, "[]int cannot be compared")
+	panics(t, func() { resolver.ValueIs("k", loose{[]int{}}) }, "cannot be compared")
 	panics(t, func() { resolver.HeaderIs("Host", "") }, "takes Host out", "is empty or has")
 	panics(t, func() { resolver.HeaderIs("X-A", " a") }, "surrounding spaces")
 }

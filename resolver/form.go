@@ -10,7 +10,7 @@ import (
 )
 
 // FormField identifies the client by a field of an urlencoded form in the body of a POST, PUT or PATCH. The client
-// chooses it freely; see [Value] for what it can not choose. The kind is "form:" and the name. A missing or blank
+// chooses it freely; see [Value] for what it cannot choose. The kind is "form:" and the name. A missing or blank
 // field is absent, and so is every field of an empty body and of other methods.
 //
 // A body of another media type is answered with 415, whatever the method: of a multipart form [http.Request.FormValue]

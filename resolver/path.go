@@ -8,7 +8,7 @@ import (
 )
 
 // PathParam identifies the client by a parameter of the route's pattern: "id" of "/users/:id". The client chooses it
-// freely; see [Value] for what it can not choose. The kind is "path:" and the name. An empty or blank parameter is
+// freely; see [Value] for what it cannot choose. The kind is "path:" and the name. An empty or blank parameter is
 // absent, and so is one that the pattern does not have. Invalid UTF-8 is answered with 400.
 //
 // The value is what the framework's own accessor returns, which is what the handler reads. One that holds a percent

@@ -9,7 +9,7 @@ import (
 )
 
 // Query identifies the client by a parameter of the query string. The client chooses it freely; see [Value] for what
-// it can not choose. The kind is "query:" and the name. A missing or blank parameter is absent.
+// it cannot choose. The kind is "query:" and the name. A missing or blank parameter is absent.
 //
 // It answers 400 where two readers could differ: if the parameter is given more than once, also in another case
 // (Echo's binder takes "USER" for "user"), if its value is not valid UTF-8, and if anything in the query string is
@@ -97,9 +97,9 @@ func (p *parameters) next() bool {
 func (p *parameters) fault(what string) error {
 	switch {
 	case p.malformed:
-		return invalid(what + " can not be read: the parameters are malformed")
+		return invalid(what + " cannot be read: the parameters are malformed")
 	case p.tooMany:
-		return invalid(what + " can not be read: there are too many parameters")
+		return invalid(what + " cannot be read: there are too many parameters")
 	default:
 		return nil
 	}

@@ -67,7 +67,7 @@ func invalid(detail string) *Fault { return &Fault{Status: http.StatusBadRequest
 // misapplied returns the fault of an application that keeps the resolver from its work. What is wrong is nothing
 // that a client should learn.
 func misapplied(cause error) *Fault {
-	return &Fault{Status: http.StatusServiceUnavailable, Detail: "the service can not identify clients", Cause: cause}
+	return &Fault{Status: http.StatusServiceUnavailable, Detail: "the service cannot identify clients", Cause: cause}
 }
 
 // textSubject returns the subject of this kind, absent if value is blank. what names the source in a fault.

@@ -54,7 +54,7 @@ func TestValue(t *testing.T) {
 func TestValueTellsTheApplicationAndNotTheClient(t *testing.T) {
 	t.Parallel()
 	f := fault(t, resolver.Value("user_id"), storing("user_id", 7.5))
-	if f.Detail != "the service can not identify clients" || f.Error() != f.Detail {
+	if f.Detail != "the service cannot identify clients" || f.Error() != f.Detail {
 		t.Errorf("the client is told %q", f.Detail)
 	}
 	if f.Cause == nil || !strings.Contains(f.Cause.Error(), `"user_id" is a float64`) {

@@ -18,7 +18,7 @@ type Adapter struct {
 	// nil means that they are the same.
 	Pattern func(pattern string) string
 
-	// The rest says what the framework can not tell. The zero value says that it can tell everything.
+	// The rest says what the framework cannot tell. The zero value says that it can tell everything.
 
 	// NoStatus: the outcome's status is 0 unless a policy asks for [guard.RequireStatus].
 	NoStatus bool

@@ -21,5 +21,5 @@
 //	}
 //
 // Both suites print, beside what went wrong, the rule that was broken. They report no false failures, but a
-// suite can not see everything: run them with the race detector.
+// suite cannot see everything: run them with the race detector.
 package guardtest

@@ -37,7 +37,7 @@ func wantHeaders(t *testing.T, h http.Header, want map[string]string) {
 var headerCases = []adapterCase{
 	{
 		"Retry-After",
-		"Retry-After is in whole seconds, rounded up, at least 1, on every 429 and 503 except where waiting can not help",
+		"Retry-After is in whole seconds, rounded up, at least 1, on every 429 and 503 except where waiting cannot help",
 		func(t *testing.T, a Adapter) {
 			for _, c := range []struct {
 				code guard.Code

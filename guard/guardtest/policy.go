@@ -118,7 +118,7 @@ var policyRules = []policyRule{
 func checkChain(t *testing.T, newPolicy func() guard.GuardPolicy, _ func() *Exchange) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			t.Errorf("a chain can not be built: %v", fault)
+			t.Errorf("a chain cannot be built: %v", fault)
 		}
 	}()
 	p, tg := newPolicy(), new(guard.TrafficGuard)

@@ -153,7 +153,7 @@ var exchangeCases = []adapterCase{
 	},
 	{
 		"route of any method",
-		"the method is the client's to choose: what was not registered is *, and a client can not make up routes to be counted by",
+		"the method is the client's to choose: what was not registered is *, and a client cannot make up routes to be counted by",
 		func(t *testing.T, a Adapter) {
 			app, route := &Spy{Name: "app"}, &Spy{Name: "route"}
 			h := a.Mount(App{
