@@ -4,7 +4,7 @@ GOLANGCI_LINT ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 FUZZTIME      ?= 20s
 
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint arrows tidy bench peers fuzz redis
+.PHONY: help run test race lint arrows tidy bench peers verify fuzz redis
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ bench: redis ## Run the benchmarks. Compare runs with benchstat.
 
 peers: redis ## Compare with other rate limiters, in one run (a module of its own).
 	cd bench && $(GO) test -run '^$$' -bench . -benchmem ./...
+
+verify: redis ## Show on real servers under load that limits hold, beside limiters that are wrong on purpose.
+	$(GO) run ./verify
 
 fuzz: ## Fuzz what reads bytes from outside, FUZZTIME each.
 	@set -e; for p in $$($(GO) list ./...); do \

@@ -18,7 +18,9 @@ import (
 	"github.com/trafficguard-go/trafficguard/limit"
 	"github.com/trafficguard-go/trafficguard/policies"
 	"github.com/trafficguard-go/trafficguard/resolver"
+	"github.com/trafficguard-go/trafficguard/store/memory"
 	"github.com/trafficguard-go/trafficguard/store/redisstore"
+	"github.com/trafficguard-go/trafficguard/store/resilient"
 )
 
 // TestReadmeIsCompiled keeps the README's snippets true: each must stand, line by line, in this file.
@@ -115,7 +117,9 @@ func openStore() error {
 	defer redis.Close()
 	common := policies.Options(policies.InStore(redis), policies.Headers(policies.IETF))
 	items := policies.UserRateLimit(limit.PerSecond(10), resolver.Value("user_id"), policies.Named("items"), common)
-	_ = items
+	safe := resilient.New(redis, resilient.Fallback(memory.New(), 4)) // four instances: a quarter of each limit here
+	shared := policies.Options(policies.InStore(safe))
+	_, _ = items, shared
 	return nil
 }
 

@@ -168,7 +168,11 @@ func (p *RateLimit) Before(ctx context.Context, x guard.Exchange) (guard.Decisio
 	if err != nil {
 		return guard.Decision{}, err
 	}
-	d := guard.Decision{Quota: p.quota(c.rule, grant.Verdict), Degraded: grant.Degraded}
+	rule := c.rule
+	if grant.Rule != nil { // a stand-in's
+		rule = grant.Rule
+	}
+	d := guard.Decision{Quota: p.quota(rule, grant.Verdict), Degraded: grant.Degraded}
 	if !grant.OK {
 		d.Rejection = refusal(grant.Verdict)
 		return d, nil
