@@ -157,7 +157,7 @@ func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discard) WriteHeader(int)             {}
 
 // BenchmarkHandler is a guarded handler, keyed by a header; "bare" is the handler alone. The peers here write X-RateLimit
-// headers and can not be told not to, so trafficguard has them too, and a row without.
+// headers and cannot be told not to, so trafficguard has them too, and a row without.
 func BenchmarkHandler(b *testing.B) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	user := resolver.Header("X-User-Id")

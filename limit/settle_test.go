@@ -186,3 +186,33 @@ func mustCompile(t *rapid.T, l limit.Limit) *limit.Rule {
 	}
 	return r
 }
+
+// TestRulesBesideOthersHonourTheirDebts alternates between two limits under which one subject stands.
+func TestRulesBesideOthersHonourTheirDebts(t *testing.T) {
+	t.Parallel()
+	const now = 1_900_000_000_000_000
+	large, small := compiled(t, limit.PerHour(1000)), compiled(t, limit.PerMinute(7))
+	beside := small.Beside(large, small)
+	if beside.Bound() < large.Capacity()/large.Denominator()*small.Denominator() || small.Bound() != small.Capacity() {
+		t.Fatalf("the bound is %d, of the rule alone %d", beside.Bound(), small.Bound())
+	}
+	state, v := large.Take(limit.State{}, now, 1000)
+	if !v.OK {
+		t.Fatal("the burst was refused")
+	}
+	kept, v := beside.Take(state, now, 1)
+	if v.OK || kept != state || v.Remaining != 0 || v.Wait < 59*time.Minute {
+		t.Errorf("under the small limit: %+v and state %+v, want a refusal that changes nothing and a wait of an hour less a minute", v, kept)
+	}
+	if _, v := beside.Take(state, now+v.Wait.Microseconds(), 1); !v.OK {
+		t.Errorf("after the wait: %+v", v)
+	}
+	if kept, _ = small.Take(state, now, 1); kept == state {
+		t.Error("the rule alone keeps a debt that it cannot have caused")
+	}
+	// A clock that went back far is mended under the bound of both.
+	kept, _ = beside.Take(state, now-int64(24*time.Hour/time.Microsecond), 1)
+	if kept == state {
+		t.Error("a clock that went back a day locks out for a day")
+	}
+}

@@ -193,10 +193,10 @@ func (c *Cluster) EndMove(slot, to int) {
 			panic("redistest: migrate: " + out)
 		}
 	}
-	// The new owner first, or a node could ask in vain.
+	// The new owner first, or a node could ask in vain. Replicas are told by their masters.
 	c.setSlot(to, slot, "node", c.id(to))
-	for i := range c.Nodes {
-		if i != to {
+	for i, n := range c.Nodes {
+		if i != to && strings.Contains(n.CLI("info", "replication"), "role:master") {
 			c.setSlot(i, slot, "node", c.id(to))
 		}
 	}

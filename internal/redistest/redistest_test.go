@@ -3,9 +3,12 @@ package redistest
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,6 +115,73 @@ func TestServerReportsBadArguments(t *testing.T) {
 	}
 }
 
+// TestSweep: what a dead process left goes, and nothing else.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	dead := exec.Command("true")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	parent := t.TempDir()
+	leftovers := fmt.Sprintf("redistest%d-1", dead.Process.Pid)
+	for _, name := range []string{
+		leftovers, fmt.Sprintf("redistest%d-1", os.Getpid()), fmt.Sprintf("other%d-1", dead.Process.Pid),
+		"redistest-1", "redistestx-1", "redistest0-1", fmt.Sprintf("redistest%d", dead.Process.Pid),
+	} {
+		if err := os.MkdirAll(filepath.Join(parent, name, "inner"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sweep(parent)
+	left, err := os.ReadDir(parent)
+	if err != nil || len(left) != 6 {
+		t.Errorf("left: %v, %v, want all but %s", left, err, leftovers)
+	}
+	for _, l := range left {
+		if l.Name() == leftovers {
+			t.Errorf("%s is still there", leftovers)
+		}
+	}
+}
+
+// TestKilledProcess: the next process clears up what a killed one has left.
+func TestKilledProcess(t *testing.T) {
+	t.Parallel()
+	temp, err := os.MkdirTemp("", "killed") //nolint:usetesting // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(temp) })
+	victim := exec.Command(os.Args[0], "-test.run=^TestHang$")
+	victim.Env = append(os.Environ(), "REDISTEST_HANG=1", "TMPDIR="+temp)
+	if _, err := victim.StdinPipe(); err != nil { // it ends with this process, whatever happens
+		t.Fatal(err)
+	}
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dirs := func() []string {
+		found, _ := filepath.Glob(filepath.Join(temp, "redistest*", "s"))
+		return found
+	}
+	await(t, "a server", func() bool { return len(dirs()) == 1 })
+	_ = victim.Process.Kill()
+	_ = victim.Wait()
+	sweep(temp)
+	if got := dirs(); len(got) != 0 {
+		t.Errorf("%v are still there", got)
+	}
+}
+
+// TestHang is the process that [TestKilledProcess] kills.
+func TestHang(t *testing.T) {
+	if os.Getenv("REDISTEST_HANG") == "" {
+		return
+	}
+	Start(t)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
 func TestProxyModes(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
@@ -215,6 +285,22 @@ func TestClusterMovesSlots(t *testing.T) {
 	if got, _ := dial(t, c.Proxies[from].Addr()).ask("GET {k}absent", time.Second); !strings.HasPrefix(got, "-ASK") {
 		t.Fatalf("got %q while the slot moves, want ASK", got)
 	}
+	c.EndMove(slot, to)
+	if got := c.Owner(slot); got != to {
+		t.Fatalf("the owner is %d, want %d", got, to)
+	}
+	mustAsk(t, dial(t, c.Proxies[to].Addr()), "GET k", "$1")
+}
+
+func TestClusterWithReplicaMovesSlots(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t)
+	slot := c.Slot("k")
+	from := c.Owner(slot)
+	to := (from + 1) % 3
+	c.AddReplica(t, from)
+	mustAsk(t, dial(t, c.Proxies[from].Addr()), "SET k 1", "+OK")
+	c.BeginMove(slot, to)
 	c.EndMove(slot, to)
 	if got := c.Owner(slot); got != to {
 		t.Fatalf("the owner is %d, want %d", got, to)

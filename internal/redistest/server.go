@@ -80,8 +80,9 @@ func start(s *Server) (*Server, error) {
 			return nil, fmt.Errorf("%s is not in PATH: install Redis, for example with \"apt-get install redis-server\" or \"brew install redis\"", name)
 		}
 	}
+	sweep(os.TempDir())
 	// Not testing.TB.TempDir: its path may be too long for a socket.
-	dir, err := os.MkdirTemp("", "redistest")
+	dir, err := os.MkdirTemp("", dirPrefix+strconv.Itoa(os.Getpid())+"-")
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +92,20 @@ func start(s *Server) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// dirPrefix begins the names of the servers' directories; the number of the process that made it and "-" follow.
+const dirPrefix = "redistest"
+
+// sweep removes from parent what processes have left behind that are no more: one that is killed cleans nothing up.
+func sweep(parent string) {
+	dirs, _ := filepath.Glob(filepath.Join(parent, dirPrefix+"*-*")) // the pattern is good
+	for _, dir := range dirs {
+		number, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), dirPrefix), "-")
+		if pid, err := strconv.Atoi(number); err == nil && pid > 0 && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			_ = os.RemoveAll(dir)
+		}
+	}
 }
 
 // run starts the process and waits until it answers.

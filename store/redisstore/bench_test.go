@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -22,11 +24,12 @@ func BenchmarkTake(b *testing.B) {
 		name       string
 		goroutines int
 		limit      limit.Limit
+		ok         bool
 	}{
-		{"alone", 1, limit.PerSecond(1_000_000)},
-		{"64 goroutines", 64, limit.PerSecond(1_000_000)},
-		{"refused", 1, limit.PerDay(1)},
-		{"64 goroutines, refused", 64, limit.PerDay(1)},
+		{"alone", 1, limit.PerSecond(1_000_000), true},
+		{"64 goroutines", 64, limit.PerSecond(1_000_000), true},
+		{"refused", 1, limit.PerDay(1), false},
+		{"64 goroutines, refused", 64, limit.PerDay(1), false},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			s := open(b, shared.URL())
@@ -37,22 +40,20 @@ func BenchmarkTake(b *testing.B) {
 			}
 			b.ReportAllocs()
 			b.ResetTimer()
-			left := make(chan int, bench.goroutines)
+			var callers sync.WaitGroup
+			var done atomic.Int64
 			for range bench.goroutines {
-				go func() {
-					n := b.N / bench.goroutines
-					for range n {
-						if _, err := s.Take(context.Background(), requests[rand.IntN(len(requests))]); err != nil {
-							b.Errorf("Take: %v", err)
+				callers.Go(func() {
+					for done.Add(1) <= int64(b.N) {
+						g, err := s.Take(context.Background(), requests[rand.IntN(len(requests))])
+						if err != nil || g.OK != bench.ok {
+							b.Errorf("Take: %+v, %v", g.Verdict, err)
 							break
 						}
 					}
-					left <- 0
-				}()
+				})
 			}
-			for range bench.goroutines {
-				<-left
-			}
+			callers.Wait()
 		})
 	}
 }
@@ -99,7 +100,7 @@ func benchmarkScript(b *testing.B, text string, r *limit.Rule) {
 	units, _ := r.Units(1)
 	call := func(pipe redis.Pipeliner, i int) {
 		key := keyText("shop", store.Key{Policy: "api", Kind: "value:user_id", Subject: strconv.Itoa(1_000_000 + i)})
-		pipe.EvalSha(ctx, digest, []string{key}, r.Denominator(), units, r.Capacity(), r.MaxDebt())
+		pipe.EvalSha(ctx, digest, []string{key}, r.Denominator(), units, r.Capacity(), r.Bound(), r.MaxDebt())
 	}
 	run := func(n int, key func(i int) int) {
 		for done := 0; done < n; done += batch {

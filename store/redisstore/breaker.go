@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync/atomic"
@@ -13,8 +14,10 @@ import (
 )
 
 const (
-	// tripAfter failures in a row a server is not asked for openFor, and then by one call at a time until one succeeds.
+	// After tripAfter failures in a row, over tripOver at least, a server is not asked for openFor, and then by the store alone
+	// until it answers. Many calls that fail at one moment are one event, such as a pause of this process.
 	tripAfter = 5
+	tripOver  = 200 * time.Millisecond
 	openFor   = time.Second
 )
 
@@ -24,15 +27,19 @@ type breaker struct {
 	logger  *slog.Logger
 	// news is a change that is still to be logged: gobreaker tells of it while it holds its lock.
 	news atomic.Pointer[gobreaker.State]
+	row  time.Time // when the row of failures began; gobreaker's lock guards it
+
+	background *background
+	mending    atomic.Bool
 }
 
-func newBreaker(name string, logger *slog.Logger) *breaker {
-	b := &breaker{logger: logger.With("server", name)}
+func newBreaker(name string, logger *slog.Logger, bg *background) *breaker {
+	b := &breaker{logger: logger.With("server", name), background: bg}
 	b.circuit = gobreaker.NewCircuitBreaker[any](gobreaker.Settings{
 		Name:         name,
 		Timeout:      openFor,
-		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
-		IsSuccessful: func(err error) bool { return !errors.Is(err, store.ErrUnavailable) || redirected(err) },
+		ReadyToTrip:  b.trips,
+		IsSuccessful: answer,
 		IsExcluded: func(err error) bool {
 			f, ok := errors.AsType[*failure](err)
 			return ok && f.ours
@@ -46,8 +53,24 @@ func newBreaker(name string, logger *slog.Logger) *breaker {
 	return b
 }
 
+func (b *breaker) trips(c gobreaker.Counts) bool {
+	now := time.Now()
+	if c.ConsecutiveFailures == 1 {
+		b.row = now
+	}
+	return c.ConsecutiveFailures >= tripAfter && now.Sub(b.row) >= tripOver
+}
+
 // run calls f, whose errors are failures, unless the breaker is open.
 func (b *breaker) run(f func() (any, error)) (any, error) {
+	if b.tripped() {
+		return nil, &failure{kind: store.ErrUnavailable, cause: gobreaker.ErrOpenState}
+	}
+	return b.execute(f)
+}
+
+// execute is run for what may also be the try that closes the breaker.
+func (b *breaker) execute(f func() (any, error)) (any, error) {
 	reply, err := b.circuit.Execute(f)
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		err = &failure{kind: store.ErrUnavailable, cause: err}
@@ -61,6 +84,30 @@ func (b *breaker) run(f func() (any, error)) (any, error) {
 	}
 	return reply, err
 }
+
+// mend is called after a failure. It has try find out whether the server answers, in the background, since that may take
+// longer than a caller can wait, and once at a time. An answer ends the row of failures, or closes a breaker that is due to try
+// again; then comes next.
+func (b *breaker) mend(try func(context.Context) error, next func(context.Context)) {
+	if b.circuit.State() == gobreaker.StateOpen || !b.mending.CompareAndSwap(false, true) {
+		return
+	}
+	started := b.background.start(func(ctx context.Context) {
+		defer b.mending.Store(false)
+		if _, err := b.execute(func() (any, error) { return nil, try(ctx) }); answer(err) {
+			next(ctx)
+		}
+	})
+	if !started {
+		b.mending.Store(false)
+	}
+}
+
+// tripped reports whether calls are kept away.
+func (b *breaker) tripped() bool { return b.circuit.State() != gobreaker.StateClosed }
+
+// answer reports whether err, nil included, is something that a server in good health says.
+func answer(err error) bool { return !errors.Is(err, store.ErrUnavailable) || redirected(err) }
 
 // redirected says whether a node of a Cluster has named another, in good health.
 func redirected(err error) bool {

@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"errors"
+	"net"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -21,29 +23,46 @@ type command struct {
 	script *script
 	name   string
 	key    string
-	args   []any
+	// args begins with room for what precedes the arguments of a script. It belongs to one exchange at a time.
+	args []any
 }
 
-// cmd returns the command for go-redis. As long as the server knows the script, its digest will do.
-func (c command) cmd(ctx context.Context, known bool) *redis.Cmd {
+// head is how many arguments precede those of a script.
+const head = 4
+
+// A mark is the argument that says that one key follows. It learns when go-redis writes the command to a connection.
+type mark struct {
+	written bool
+	text    [1]byte
+}
+
+// MarshalBinary implements [encoding.BinaryMarshaler].
+func (m *mark) MarshalBinary() ([]byte, error) {
+	m.written, m.text[0] = true, '1'
+	return m.text[:], nil
+}
+
+// cmd returns the command for go-redis and its mark. As long as the server knows the script, its digest will do.
+func (c command) cmd(ctx context.Context, known bool) (*redis.Cmd, *mark) {
 	if c.script == nil {
-		return redis.NewCmd(ctx, append([]any{c.name, c.key}, c.args...)...)
+		return redis.NewCmd(ctx, c.name, c.key), &mark{written: true}
 	}
-	args := make([]any, 0, 4+len(c.args))
+	m := new(mark)
 	if known {
-		args = append(args, "evalsha", c.script.digest)
+		c.args[0], c.args[1] = "evalsha", c.script.digest
 	} else {
-		args = append(args, "eval", c.script.text)
+		c.args[0], c.args[1] = "eval", c.script.text
 	}
-	cmd := redis.NewCmd(ctx, append(append(args, 1, c.key), c.args...)...)
+	c.args[2], c.args[3] = m, c.key
+	cmd := redis.NewCmd(ctx, c.args...)
 	cmd.SetFirstKeyPos(3)
-	return cmd
+	return cmd, m
 }
 
 // exchange sends c to one server. It sends it again only if the server says that it does not know the script, so
-// nothing was done.
-func (c command) exchange(ctx context.Context, client *redis.Client, asking bool) (any, error) {
-	cmd := c.cmd(ctx, true)
+// nothing was done. After an error, sent says whether the server may have seen c.
+func (c command) exchange(ctx context.Context, client *redis.Client, asking bool) (reply any, sent bool, err error) {
+	cmd, m := c.cmd(ctx, true)
 	if !asking {
 		_ = client.Process(ctx, cmd)
 	} else {
@@ -52,20 +71,27 @@ func (c command) exchange(ctx context.Context, client *redis.Client, asking bool
 		_ = pipe.Process(ctx, cmd)
 		_, _ = pipe.Exec(ctx)
 	}
-	if c.script == nil || !redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		return cmd.Result()
+	if c.script != nil && redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		cmd, m = c.cmd(ctx, false)
+		pipe := client.Pipeline()
+		// Not left to EVAL alone, whose scripts newer servers forget when there are many. That it is not permitted
+		// is no harm.
+		pipe.ScriptLoad(ctx, c.script.text)
+		if asking {
+			pipe.Do(ctx, "asking")
+		}
+		_ = pipe.Process(ctx, cmd)
+		_, _ = pipe.Exec(ctx)
 	}
-	cmd = c.cmd(ctx, false)
-	pipe := client.Pipeline()
-	// Not left to EVAL alone, whose scripts newer servers forget when there are many. That it is not permitted
-	// is no harm.
-	pipe.ScriptLoad(ctx, c.script.text)
-	if asking {
-		pipe.Do(ctx, "asking")
-	}
-	_ = pipe.Process(ctx, cmd)
-	_, _ = pipe.Exec(ctx)
-	return cmd.Result()
+	reply, err = cmd.Result()
+	return reply, m.written && !unwritten(err), err
+}
+
+// unwritten reports whether err says that a connection did not take all that was written to it, in which a command
+// comes last.
+func unwritten(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "write"
 }
 
 // send sends c to the server that holds its key, following redirections. Its errors are failures.

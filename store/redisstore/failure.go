@@ -20,7 +20,7 @@ import (
 type failure struct {
 	kind  error
 	cause error
-	// ours says that the server had no fair chance: the caller left, or came with no time to spare.
+	// ours says that it says nothing about the server: the caller has left, or this process had no room for the call.
 	ours bool
 }
 
@@ -32,18 +32,6 @@ func (f *failure) Unwrap() []error { return []error{f.kind, f.cause} }
 // errOverdue is the cause of the end of a context that ran into the store's own timeout.
 var errOverdue = errors.New("no answer in time")
 
-// withTimeout bounds ctx by timeout. Where the caller's own deadline is a little earlier, leaving the server a fair
-// chance still, the bound lies before it, so that the failure counts as the server's.
-func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	const margin = time.Millisecond
-	if deadline, ok := ctx.Deadline(); ok {
-		if left := time.Until(deadline) - margin; left < timeout && left >= timeout/2 {
-			timeout = left
-		}
-	}
-	return context.WithTimeoutCause(ctx, timeout, errOverdue)
-}
-
 // judge makes an error of go-redis a failure. ctx is what the command was sent with.
 func judge(ctx context.Context, err error) *failure {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
@@ -53,13 +41,14 @@ func judge(ctx context.Context, err error) *failure {
 		}
 	}
 	reply, isReply := errors.AsType[redis.Error](err)
-	switch cause := context.Cause(ctx); {
+	switch ended := ctx.Err(); {
 	case isReply:
 		return &failure{kind: kindOf(reply), cause: err}
-	case errors.Is(cause, errOverdue):
+	case errors.Is(context.Cause(ctx), errOverdue):
 		return &failure{kind: store.ErrUnavailable, cause: fmt.Errorf("%w: %w", errOverdue, err)}
-	case cause != nil:
-		return &failure{kind: store.ErrUnavailable, cause: fmt.Errorf("%w: %w", ctx.Err(), err), ours: true}
+	case ended != nil:
+		// A deadline is the server's failure whoever set it. Only who hangs up says nothing about the server.
+		return &failure{kind: store.ErrUnavailable, cause: fmt.Errorf("%w: %w", ended, err), ours: errors.Is(ended, context.Canceled)}
 	case mismatch(err):
 		return &failure{kind: store.ErrMisconfigured, cause: err}
 	default:

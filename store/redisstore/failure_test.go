@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"net"
 	"net/http/httptest"
 	"testing"
@@ -105,30 +106,88 @@ func (o odd) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 
 func (odd) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook { return next }
 
-// TestOddReplies: a reply that no script gives is no admission.
+// TestOddReplies: a reply that no script can give is no decision.
 func TestOddReplies(t *testing.T) {
 	t.Parallel()
+	ctx := context.Background()
 	r := request(t, "a", limit.PerHour(10))
-	for _, answer := range []any{nil, "OK", int64(3), []any{}, []any{int64(1)}, []any{"1", int64(2)}, []any{int64(1), 2.5}, 0.5} {
-		client := redis.NewClient(&redis.Options{Addr: shared.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
-		t.Cleanup(func() { _ = client.Close() })
-		client.AddHook(odd{answer})
-		logged := new(record)
-		s, err := New(client, "test", Timeout(patient), logged.logger())
-		if err != nil {
-			t.Fatal(err)
-		}
-		g, err := s.Take(context.Background(), r)
-		mustBe(t, err, store.ErrMisconfigured)
-		if g.OK || logged.count("unexpected reply") != 1 {
-			t.Errorf("%v: %+v, logged:\n%s", answer, g, logged.text.String())
-		}
-		if _, isNumber := answer.(int64); isNumber {
-			continue // which is what Peek gets
-		}
-		_, err = s.Peek(context.Background(), r)
-		mustBe(t, err, store.ErrMisconfigured)
+	const now = int64(1_700_000_000_000_000)
+	unit, most := r.Rule.Capacity()/10, r.Rule.Capacity()
+	receipt := store.Grant{Verdict: r.Rule.Verdict(unit, 1, true), At: r.Rule.StateAt(now, unit)}.Receipt(r)
+	shapes := []any{nil, "OK", []any{}, []any{int64(1)}, []any{"1", int64(2)}, []any{unit, 2.5}, []any{unit, now, now}, 0.5, true}
+	odds := []any{int64(-1), int64(math.MinInt64), int64(math.MaxInt64), -1 - (most - unit), -2 - r.Rule.MaxDebt()}
+	calls := map[string]struct {
+		call func(*Store) error
+		odd  []any
+		good []any
+	}{
+		"Take": {
+			func(s *Store) error {
+				g, err := s.Take(ctx, r)
+				if err != nil && g != (store.Grant{}) {
+					t.Errorf("%v with %+v", err, g)
+				}
+				return err
+			},
+			append([]any{
+				int64(0), unit, []any{int64(-5), int64(-7)}, []any{int64(math.MaxInt64), int64(math.MaxInt64)}, []any{unit - 1, now},
+				[]any{most + 1, now}, []any{unit, int64(0)}, []any{unit, int64(-1)}, []any{unit, int64(limit.Exact)},
+			}, odds...),
+			[]any{[]any{unit, now}, []any{most, now}, -1 - most, -1 - r.Rule.MaxDebt(), -1 - (most - unit + 1)},
+		},
+		"Peek": {
+			func(s *Store) error { _, err := s.Peek(ctx, r); return err },
+			append([]any{int64(0), unit - 1, most + 1}, odds...),
+			[]any{unit, most, -1 - most, -1 - r.Rule.MaxDebt()},
+		},
+		"Settle": {
+			func(s *Store) error { return s.Settle(ctx, receipt, 3) },
+			[]any{int64(1), int64(-1), unit},
+			[]any{int64(0)},
+		},
+		"Reset": {
+			func(s *Store) error { return s.Reset(ctx, r.Key) },
+			[]any{int64(2), int64(-1)},
+			[]any{int64(0), int64(1)},
+		},
 	}
+	for name, tc := range calls {
+		for _, answer := range append(tc.odd, shapes...) {
+			s, logged := answering(t, answer)
+			if err := tc.call(s); !errors.Is(err, store.ErrMisconfigured) || logged.count("unexpected reply") != 1 {
+				t.Errorf("%s, answered %v: %v, logged:\n%s", name, answer, err, logged.text.String())
+			}
+		}
+		for _, answer := range tc.good {
+			s, _ := answering(t, answer)
+			if err := tc.call(s); err != nil {
+				t.Errorf("%s, answered %v: %v", name, answer, err)
+			}
+		}
+	}
+
+	r.Cost = 11 // which no bucket holds: an admission is impossible, and every debt a refusal
+	s, _ := answering(t, []any{most, now})
+	_, err := s.Take(ctx, r)
+	mustBe(t, err, store.ErrMisconfigured)
+	s, _ = answering(t, int64(-1))
+	if v, err := s.Peek(ctx, r); err != nil || v.OK || v.Wait != limit.Never {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// answering returns a store whose server gives always the same answer.
+func answering(t *testing.T, answer any) (*Store, *record) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: shared.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = client.Close() })
+	client.AddHook(odd{answer})
+	logged := new(record)
+	s, err := New(client, "test", Timeout(patient), logged.logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, logged
 }
 
 func TestMistakesOfTheProgram(t *testing.T) {
@@ -156,39 +215,6 @@ func TestRepeatedErrorsAreCounted(t *testing.T) {
 		}
 		if logged.count("repeated=0") != 1 || logged.count("repeated=9") != 9 {
 			t.Errorf("the counts are wrong:\n%s", logged.text.String())
-		}
-	})
-}
-
-func TestWithTimeout(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		for _, tc := range []struct {
-			caller time.Duration // 0: none
-			ends   time.Duration
-			own    bool
-		}{
-			{0, 50 * time.Millisecond, true},
-			{time.Second, 50 * time.Millisecond, true},
-			{40 * time.Millisecond, 39 * time.Millisecond, true},
-			{10 * time.Millisecond, 10 * time.Millisecond, false},
-		} {
-			ctx := context.Background()
-			if tc.caller > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, tc.caller)
-				defer cancel()
-			}
-			start := time.Now()
-			ctx, cancel := withTimeout(ctx, 50*time.Millisecond)
-			defer cancel()
-			<-ctx.Done()
-			if got := time.Since(start); got != tc.ends {
-				t.Errorf("caller's %s: ended after %s, want %s", tc.caller, got, tc.ends)
-			}
-			if own := errors.Is(context.Cause(ctx), errOverdue); own != tc.own {
-				t.Errorf("caller's %s: the cause is %v", tc.caller, context.Cause(ctx))
-			}
 		}
 	})
 }

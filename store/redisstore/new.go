@@ -27,18 +27,19 @@ func New(client redis.UniversalClient, namespace string, opts ...Option) (*Store
 		return nil, err
 	}
 	s := wrap(client, namespace, set)
-	s.close = s.servers.close
+	s.closeServers = s.servers.close
 	return s, nil
 }
 
 // wrap returns a store on a client that has been checked.
 func wrap(client redis.UniversalClient, namespace string, set settings) *Store {
 	s := newStore(namespace, set)
+	u := upkeep{timeout: set.timeout, logger: set.logger, background: s.background, probe: s.probeCommand, probeKey: s.probeKey()}
 	switch c := client.(type) {
 	case *redis.Client:
-		s.servers = newSingle(c, set.logger)
+		s.servers = newSingle(c, u)
 	case *redis.ClusterClient:
-		s.servers = newCluster(c, set.logger)
+		s.servers = newCluster(c, u)
 	}
 	return s
 }

@@ -53,7 +53,7 @@ func Open(rawURL, namespace string, opts ...Option) (*Store, error) {
 		return nil, err
 	}
 	s := wrap(client, namespace, set)
-	s.close = func() error { return errors.Join(s.servers.close(), client.Close()) }
+	s.closeServers = func() error { return errors.Join(s.servers.close(), client.Close()) }
 	if err := s.firstProbe(); err != nil {
 		_ = s.Close()
 		return nil, err
@@ -71,6 +71,9 @@ func (s *Store) firstProbe() error {
 	}
 	if errors.Is(err, store.ErrMisconfigured) {
 		return fmt.Errorf("redisstore: %w", err)
+	}
+	if err != nil {
+		s.errors.logger.Warn("redisstore: no server answers yet: limits are not enforced until one does", "error", err)
 	}
 	return nil
 }
@@ -103,12 +106,11 @@ func dial(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 	if err := once("max_retries", o.MaxRetries); err != nil {
 		return nil, err
 	}
-	o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
-	own := max(ownTimeout, timeout)
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = cmp.Or(o.DialTimeout, own), cmp.Or(o.ReadTimeout, own), cmp.Or(o.WriteTimeout, own)
-	o.PoolSize, o.PoolTimeout = cmp.Or(o.PoolSize, poolSize), cmp.Or(o.PoolTimeout, timeout)
-	o.ReadBufferSize, o.WriteBufferSize, o.PipelinePoolSize = bufferSize, bufferSize, -1
-	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet()
+	o.MaintNotificationsConfig = quiet()
+	common{
+		&o.MaxRetries, &o.DialerRetries, &o.ContextTimeoutEnabled, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout,
+		&o.PoolSize, &o.ReadBufferSize, &o.WriteBufferSize, &o.PipelinePoolSize, &o.DisableIdentity,
+	}.set(timeout)
 	return redis.NewClient(o), nil
 }
 
@@ -123,12 +125,11 @@ func dialCluster(rawURL string, timeout time.Duration) (redis.UniversalClient, e
 	if err := errors.Join(once("max_retries", o.MaxRetries), once("max_redirects", o.MaxRedirects)); err != nil {
 		return nil, err
 	}
-	o.MaxRetries, o.MaxRedirects, o.DialerRetries, o.ContextTimeoutEnabled = -1, -1, 1, true
-	own := max(ownTimeout, timeout)
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = cmp.Or(o.DialTimeout, own), cmp.Or(o.ReadTimeout, own), cmp.Or(o.WriteTimeout, own)
-	o.PoolSize, o.PoolTimeout = cmp.Or(o.PoolSize, poolSize), cmp.Or(o.PoolTimeout, timeout)
-	o.ReadBufferSize, o.WriteBufferSize, o.PipelinePoolSize = bufferSize, bufferSize, -1
-	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet()
+	o.MaxRedirects, o.MaintNotificationsConfig = -1, quiet()
+	common{
+		&o.MaxRetries, &o.DialerRetries, &o.ContextTimeoutEnabled, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout,
+		&o.PoolSize, &o.ReadBufferSize, &o.WriteBufferSize, &o.PipelinePoolSize, &o.DisableIdentity,
+	}.set(timeout)
 	return redis.NewClusterClient(o), nil
 }
 
@@ -146,13 +147,31 @@ func dialSentinel(rawURL string, timeout time.Duration) (redis.UniversalClient, 
 	if err := once("max_retries", o.MaxRetries); err != nil {
 		return nil, err
 	}
-	o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
-	own := max(ownTimeout, timeout)
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = cmp.Or(o.DialTimeout, own), cmp.Or(o.ReadTimeout, own), cmp.Or(o.WriteTimeout, own)
-	o.PoolSize, o.PoolTimeout = cmp.Or(o.PoolSize, poolSize), cmp.Or(o.PoolTimeout, timeout)
-	o.ReadBufferSize, o.WriteBufferSize, o.PipelinePoolSize = bufferSize, bufferSize, -1
-	o.DisableIdentity = true
+	common{
+		&o.MaxRetries, &o.DialerRetries, &o.ContextTimeoutEnabled, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout,
+		&o.PoolSize, &o.ReadBufferSize, &o.WriteBufferSize, &o.PipelinePoolSize, &o.DisableIdentity,
+	}.set(timeout)
 	return redis.NewFailoverClient(o), nil
+}
+
+// common points to the settings that the options of a server, of a Cluster and of Sentinel have in common.
+type common struct {
+	maxRetries, dialerRetries          *int
+	contextTimeout                     *bool
+	dial, read, write, wait            *time.Duration
+	pool, readBuffer, writeBuffer, own *int
+	disableIdentity                    *bool
+}
+
+// set makes a client fit for a store: it sends nothing twice, respects deadlines, and does nothing that is not needed.
+func (c common) set(timeout time.Duration) {
+	*c.maxRetries, *c.dialerRetries, *c.contextTimeout = -1, 1, true
+	for _, d := range []*time.Duration{c.dial, c.read, c.write} {
+		*d = cmp.Or(*d, max(ownTimeout, timeout))
+	}
+	*c.pool, *c.wait = cmp.Or(*c.pool, poolSize), cmp.Or(*c.wait, timeout)
+	*c.readBuffer, *c.writeBuffer, *c.disableIdentity = bufferSize, bufferSize, true
+	*c.own = -1 // no pool of its own for pipelines
 }
 
 func quiet() *maintnotifications.Config {

@@ -81,7 +81,10 @@ func TestSilentServer(t *testing.T) {
 // patientOf returns the same store with time to spare, for the part of a test that is not about time.
 func patientOf(t *testing.T, s *Store) *Store {
 	t.Helper()
-	c := &Store{namespace: s.namespace, timeout: patient, servers: s.servers, close: s.close, scripts: s.scripts, clock: s.clock}
+	c := &Store{
+		namespace: s.namespace, timeout: patient, servers: s.servers, scripts: s.scripts, clock: s.clock,
+		background: s.background, closeServers: s.closeServers,
+	}
 	c.errors.logger = s.errors.logger
 	return c
 }
@@ -174,7 +177,11 @@ func TestAbsentAtStart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	server.Kill()
-	s := open(t, server.URL(), Timeout(time.Second))
+	logged := new(record)
+	s := open(t, server.URL(), Timeout(time.Second), logged.logger())
+	if logged.count("level=WARN") != 1 || logged.count("no server answers yet") != 1 {
+		t.Errorf("Open does not tell that the server is absent:\n%s", logged.text.String())
+	}
 	r := request(t, "a", limit.PerDay(3))
 	_, err := s.Take(context.Background(), r)
 	mustBe(t, err, store.ErrUnavailable)
@@ -246,16 +253,16 @@ func TestCallerLeaves(t *testing.T) {
 	t.Parallel()
 	p := redistest.NewProxy(t, shared.Addr())
 	logged := new(record)
-	s := open(t, p.URL(), Timeout(patient), logged.logger())
+	s := open(t, p.URL(), Timeout(DefaultTimeout), logged.logger())
 	awaitAnswer(t, s)
 	r := request(t, "a", limit.PerHour(1000))
 	p.SetMode(redistest.Silent)
-	for range 2 * tripAfter {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+	for range 3 * tripAfter { // three quarters of a second
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(5*time.Millisecond, cancel)
 		_, err := s.Take(ctx, r)
-		cancel()
 		mustBe(t, err, store.ErrUnavailable)
-		mustBe(t, err, context.DeadlineExceeded)
+		mustBe(t, err, context.Canceled)
 	}
 	p.SetMode(redistest.Pass)
 
@@ -268,27 +275,63 @@ func TestCallerLeaves(t *testing.T) {
 	if p.Count("evalsha") != before {
 		t.Error("a request of a caller who had left was sent")
 	}
-	if !take(t, s, r).OK || logged.count("left alone") != 0 {
+	if !take(t, patientOf(t, s), r).OK || logged.count("left alone") != 0 {
 		t.Errorf("callers who left have tripped the breaker:\n%s", logged.text.String())
 	}
 }
 
-// TestCallersDeadlineIsTheServersFailure: a budget a little below the store's own timeout must not hide a dead server.
+// TestCallersDeadlineIsTheServersFailure: however short a budget is, it must not hide a dead server.
 func TestCallersDeadlineIsTheServersFailure(t *testing.T) {
 	t.Parallel()
+	for _, budget := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 49 * time.Millisecond} {
+		t.Run(budget.String(), func(t *testing.T) {
+			t.Parallel()
+			p := redistest.NewProxy(t, shared.Addr())
+			logged := new(record)
+			s := open(t, p.URL(), Timeout(DefaultTimeout), logged.logger())
+			awaitAnswer(t, s)
+			r := request(t, "a", limit.PerHour(10))
+			p.SetMode(redistest.Silent)
+			await(t, "the breaker to open", func() error {
+				ctx, cancel := context.WithTimeout(context.Background(), budget)
+				defer cancel()
+				_, err := s.Take(ctx, r)
+				mustBe(t, err, store.ErrUnavailable)
+				if logged.count("left alone") == 0 {
+					mustBe(t, err, context.DeadlineExceeded)
+					return errors.New("still asking")
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestSettleHonoursTheDeadline: it outlives the request, and not the time that the request has.
+func TestSettleHonoursTheDeadline(t *testing.T) {
+	t.Parallel()
 	p := redistest.NewProxy(t, shared.Addr())
-	logged := new(record)
-	s := open(t, p.URL(), Timeout(60*time.Millisecond), logged.logger())
-	awaitAnswer(t, s)
+	s := open(t, p.URL())
+	r := request(t, "a", limit.PerHour(10))
+	g := take(t, s, r)
+
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
+	cancel()
+	if err := s.Settle(ctx, g.Receipt(r), 5); err != nil {
+		t.Errorf("Settle for a caller who has left: %v", err)
+	}
+	if got := spent(t, s, r); got != 5 {
+		t.Errorf("%d are spent, want 5", got)
+	}
+
 	p.SetMode(redistest.Silent)
-	await(t, "the breaker to open", func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		defer cancel()
-		_, err := s.Take(ctx, request(t, "a", limit.PerHour(10)))
-		mustBe(t, err, store.ErrUnavailable)
-		if logged.count("left alone") == 0 {
-			return errors.New("still asking")
-		}
-		return nil
-	})
+	ctx, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	err := s.Settle(ctx, g.Receipt(r), 6)
+	mustBe(t, err, store.ErrUnavailable)
+	mustBe(t, err, context.DeadlineExceeded)
+	if took := time.Since(start); took > patient/2 {
+		t.Errorf("it took %s", took)
+	}
 }

@@ -57,6 +57,9 @@ func TestScriptsEqualArithmetic(t *testing.T) {
 			widest = r.Denominator()
 		}
 	}
+	for _, r := range rules[:4] { // limits whose subjects stand under others at other times
+		rules = append(rules, r.Beside(rules...))
+	}
 	if widest < 1_900_000_000 {
 		t.Fatalf("the widest denominator is %d: the extremes are no extremes", widest)
 	}
@@ -153,7 +156,7 @@ func text(s limit.State) string {
 	if s.Over {
 		sign = "-"
 	}
-	return fmt.Sprintf("%s%d%03d", sign, s.At, s.Frac)
+	return fmt.Sprintf("%s%016d%03d", sign, s.At, s.Frac)
 }
 
 func stored(t *testing.T, s *Store, k store.Key) string {
@@ -163,6 +166,82 @@ func stored(t *testing.T, s *Store, k store.Key) string {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// TestClockInThePast: a machine without a clock of its own starts in 1970.
+func TestClockInThePast(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	for _, now := range []time.Time{
+		time.UnixMicro(1), time.Unix(86_400, 0), time.Date(1999, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
+		time.UnixMicro(999_999_999_999_999), time.UnixMicro(1_000_000_000_000_000),
+	} {
+		clock := storetest.NewClock()
+		clock.Set(now)
+		s := open(t, shared.URL())
+		s.clock = clock.Now
+		r := request(t, now.String(), limit.PerMinute(7))
+		var state limit.State
+		var g store.Grant
+		for i := range 9 {
+			after, want := r.Rule.Take(state, clock.Now().UnixMicro(), 1)
+			last := take(t, s, r)
+			if last.Verdict != want {
+				t.Fatalf("%s: request %d: %+v, want %+v", now, i+1, last.Verdict, want)
+			}
+			if last.OK {
+				g = last
+			}
+			state = after
+			if got := stored(t, s, r.Key); got != text(state) {
+				t.Fatalf("%s: %q is stored, want %q", now, got, text(state))
+			}
+			clock.Advance(time.Millisecond)
+		}
+		for _, actual := range []int64{100, 0} {
+			if err := s.Settle(ctx, g.Receipt(r), actual); err != nil {
+				t.Fatalf("%s: Settle: %v", now, err)
+			}
+			state = r.Rule.Settle(state, clock.Now().UnixMicro(), g.At, 1, actual)
+			if got := stored(t, s, r.Key); got != text(state) {
+				t.Errorf("%s: settled to %d: %q is stored, want %q", now, actual, got, text(state))
+			}
+		}
+	}
+}
+
+// TestClockOutOfRange: where the numbers end, nothing is decided, and that is told.
+func TestClockOutOfRange(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	r := request(t, "a", limit.PerMinute(7))
+	window := r.Rule.Window().Microseconds()
+	receipt := store.Grant{At: r.Rule.StateAt(1_700_000_000_000_000, 1)}.Receipt(r)
+	for _, now := range []int64{-62_135_596_800_000_000, -1, 0, limit.Exact - window, limit.Exact, 10_000_000_000_000_000, 20_000_000_000_000_000} {
+		logged := new(record)
+		s := open(t, shared.URL(), logged.logger())
+		s.clock = func() time.Time { return time.UnixMicro(now) }
+		_, err := s.Take(ctx, r)
+		mustBe(t, err, store.ErrMisconfigured)
+		_, err = s.Peek(ctx, r)
+		mustBe(t, err, store.ErrMisconfigured)
+		mustBe(t, s.Settle(ctx, receipt, 5), store.ErrMisconfigured)
+		if got := stored(t, s, r.Key); got != "" || logged.count("the time is out of range") != 1 {
+			t.Errorf("%d: %q is stored, logged:\n%s", now, got, logged.text.String())
+		}
+	}
+
+	s := open(t, shared.URL())
+	s.clock = func() time.Time { return time.UnixMicro(limit.Exact - window - 1) }
+	g := take(t, s, r)
+	if !g.OK {
+		t.Fatal("the last microsecond is not decided")
+	}
+	before := stored(t, s, r.Key)
+	mustBe(t, s.Settle(ctx, g.Receipt(r), 1000), store.ErrMisconfigured) // it would owe beyond the end
+	if got := stored(t, s, r.Key); got != before {
+		t.Errorf("%q is stored, want %q", got, before)
+	}
 }
 
 // TestDebtBeyondItsBound: a debt that the clock has put out of reach is moved by what is charged, up to a century.

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -26,28 +25,11 @@ type servers interface {
 	close() error
 }
 
-// A node is a server with the breaker that guards it.
-type node struct {
-	client  *redis.Client
-	breaker *breaker
-}
-
-// ask sends c to the server, if the breaker lets it.
-func (n node) ask(ctx context.Context, c command, asking bool) (any, error) {
-	return n.breaker.run(func() (any, error) {
-		reply, err := c.exchange(ctx, n.client, asking)
-		if err != nil {
-			return nil, judge(ctx, err)
-		}
-		return reply, nil
-	})
-}
-
 // single is one server, or the master behind Sentinel.
 type single struct{ node }
 
-func newSingle(c *redis.Client, logger *slog.Logger) *single {
-	return &single{node{client: c, breaker: newBreaker(c.Options().Addr, logger)}}
+func newSingle(c *redis.Client, u upkeep) *single {
+	return &single{node{client: c, gate: newGate(c, u)}}
 }
 
 func (s *single) holder(context.Context, string) (node, error) { return s.node, nil }
@@ -66,13 +48,13 @@ func (s *single) close() error { return nil }
 type cluster struct {
 	client   *redis.ClusterClient
 	topology *breaker
-	logger   *slog.Logger
+	upkeep   upkeep
 	reloaded atomic.Int64 // when failures last had the map of slots reloaded, in nanoseconds since 1970
 
-	mu       sync.Mutex
-	breakers map[string]*breaker
-	moved    map[string]*redis.Client // of redirections that the map does not show yet
-	closed   bool
+	mu     sync.Mutex
+	gates  map[string]*gate
+	moved  map[string]*redis.Client // of redirections that the map does not show yet
+	closed bool
 }
 
 const (
@@ -81,12 +63,12 @@ const (
 	reloadPause = time.Second
 )
 
-func newCluster(c *redis.ClusterClient, logger *slog.Logger) *cluster {
+func newCluster(c *redis.ClusterClient, u upkeep) *cluster {
 	return &cluster{
 		client:   c,
-		topology: newBreaker("the cluster's map of slots", logger),
-		logger:   logger,
-		breakers: make(map[string]*breaker),
+		topology: newBreaker("the cluster's map of slots", u.logger, u.background),
+		upkeep:   u,
+		gates:    make(map[string]*gate),
 		moved:    make(map[string]*redis.Client),
 	}
 }
@@ -100,12 +82,25 @@ func (c *cluster) holder(ctx context.Context, key string) (node, error) {
 		return master, nil
 	})
 	if err != nil {
+		if !answer(err) {
+			c.topology.mend(c.load, func(context.Context) {})
+		}
 		return node{}, err
 	}
 	master := found.(*redis.Client)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.node(master), nil
+}
+
+// load has the map of slots loaded, if it never was.
+func (c *cluster) load(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.upkeep.patience(), errOverdue)
+	defer cancel()
+	if _, err := c.client.MasterForKey(ctx, c.upkeep.probeKey); err != nil {
+		return judge(ctx, err)
+	}
+	return nil
 }
 
 func (c *cluster) follow(from node, addr string, moved bool) (node, error) {
@@ -136,18 +131,18 @@ func (c *cluster) follow(from node, addr string, moved bool) (node, error) {
 	return c.node(to), nil
 }
 
-// node adds the breaker, which the clients of one address share. c.mu is held.
+// node adds the gate, which the clients of one address share. c.mu is held.
 func (c *cluster) node(client *redis.Client) node {
 	addr := client.Options().Addr
-	b, ok := c.breakers[addr]
+	g, ok := c.gates[addr]
 	if !ok {
-		if len(c.breakers) == maxNodes {
-			clear(c.breakers)
+		if len(c.gates) == maxNodes {
+			clear(c.gates)
 		}
-		b = newBreaker(addr, c.logger)
-		c.breakers[addr] = b
+		g = newGate(client, c.upkeep)
+		c.gates[addr] = g
 	}
-	return node{client: client, breaker: b}
+	return node{client: client, gate: g}
 }
 
 // failed has the map of slots reloaded after trouble, now and then: another node may have taken over.

@@ -17,9 +17,12 @@ type Store struct {
 	namespace string
 	timeout   time.Duration
 	servers   servers
-	close     func() error
 	errors    repeated
 	scripts   scripts
+	// background is what goes on between calls.
+	background *background
+	// closeServers ends what the store has opened.
+	closeServers func() error
 	// clock replaces the server's clock. Only tests set it.
 	clock func() time.Time
 }
@@ -30,9 +33,10 @@ type scripts struct{ take, peek, settle script }
 
 func newStore(namespace string, s settings) *Store {
 	return &Store{
-		namespace: namespace,
-		timeout:   s.timeout,
-		errors:    repeated{logger: s.logger},
+		namespace:  namespace,
+		timeout:    s.timeout,
+		errors:     repeated{logger: s.logger},
+		background: newBackground(),
 		scripts: scripts{
 			take:   newScript(luascripts.TokenBucketTake),
 			peek:   newScript(luascripts.TokenBucketPeek),
@@ -41,9 +45,14 @@ func newStore(namespace string, s settings) *Store {
 	}
 }
 
-// Close ends the connections that the store has made. A client that was given to [New] stays open. Calls that are under
-// way fail.
-func (s *Store) Close() error { return s.close() }
+// Close ends the connections that the store has made, and its goroutines. A client that was given to [New] stays open, and an
+// attempt to connect it is waited for, some seconds at most. Calls that are under way fail.
+func (s *Store) Close() error {
+	s.background.stop()
+	err := s.closeServers()
+	s.background.wait()
+	return err
+}
 
 // Take implements [store.RateStore].
 func (s *Store) Take(ctx context.Context, r store.Request) (store.Grant, error) {
@@ -56,7 +65,7 @@ func (s *Store) Take(ctx context.Context, r store.Request) (store.Grant, error) 
 	}
 	switch v := reply.(type) {
 	case int64:
-		if v < 0 {
+		if isRefusal(r, v) {
 			return store.Grant{Verdict: r.Rule.Verdict(-1-v, r.Cost, false)}, nil
 		}
 	case []any:
@@ -65,11 +74,26 @@ func (s *Store) Take(ctx context.Context, r store.Request) (store.Grant, error) 
 		}
 		debt, isDebt := v[0].(int64)
 		now, isTime := v[1].(int64)
-		if isDebt && isTime {
+		if isDebt && isTime && isAdmission(r, debt) && now > 0 && now < limit.Exact {
 			return store.Grant{Verdict: r.Rule.Verdict(debt, r.Cost, true), At: r.Rule.StateAt(now, debt)}, nil
 		}
 	}
 	return store.Grant{}, s.strange(reply)
+}
+
+// isAdmission reports whether debt can be what r left.
+func isAdmission(r store.Request, debt int64) bool {
+	units, ok := r.Rule.Units(r.Cost)
+	return ok && units <= debt && debt <= r.Rule.Capacity()
+}
+
+// isRefusal reports whether v, -1 - debt, can be what r met: a debt that leaves it no room.
+func isRefusal(r store.Request, v int64) bool {
+	if v >= 0 || -1-v > r.Rule.MaxDebt() {
+		return false
+	}
+	units, ok := r.Rule.Units(r.Cost)
+	return !ok || -1-v+units > r.Rule.Capacity()
 }
 
 // Peek implements [store.RateStore].
@@ -81,24 +105,28 @@ func (s *Store) Peek(ctx context.Context, r store.Request) (limit.Verdict, error
 	if err != nil {
 		return limit.Verdict{}, err
 	}
-	debt, ok := reply.(int64)
+	v, ok := reply.(int64)
 	switch {
-	case !ok:
-		return limit.Verdict{}, s.strange(reply)
-	case debt < 0:
-		return r.Rule.Verdict(-1-debt, r.Cost, false), nil
+	case ok && isRefusal(r, v):
+		return r.Rule.Verdict(-1-v, r.Cost, false), nil
+	case ok && isAdmission(r, v):
+		return r.Rule.Verdict(v, r.Cost, true), nil
 	default:
-		return r.Rule.Verdict(debt, r.Cost, true), nil
+		return limit.Verdict{}, s.strange(reply)
 	}
 }
 
 // Reset implements [store.RateStore].
 func (s *Store) Reset(ctx context.Context, k store.Key) error {
-	_, err := s.decide(ctx, command{name: "del", key: keyText(s.namespace, k)})
+	reply, err := s.decide(ctx, command{name: "del", key: keyText(s.namespace, k)})
+	if err == nil && reply != int64(0) && reply != int64(1) {
+		err = s.strange(reply)
+	}
 	return err
 }
 
-// Settle implements [store.RateStore]. It is not cut short by ctx, only by the store's own timeout.
+// Settle implements [store.RateStore]. It is not cut short when ctx is cancelled; ctx's deadline and the store's own timeout
+// bound it.
 func (s *Store) Settle(ctx context.Context, r store.Receipt, actual int64) error {
 	if err := check(r.Rule, actual >= 0); err != nil {
 		return err
@@ -108,11 +136,20 @@ func (s *Store) Settle(ctx context.Context, r store.Receipt, actual int64) error
 		return nil
 	}
 	at := fmt.Sprintf("%016d%03d", r.At.At, r.At.Frac)
-	_, err := s.decide(context.WithoutCancel(ctx), command{
+	within := context.WithoutCancel(ctx)
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		within, cancel = context.WithDeadline(within, deadline)
+		defer cancel()
+	}
+	reply, err := s.decide(within, command{
 		script: &s.scripts.settle,
 		key:    keyText(s.namespace, r.Key),
-		args:   s.timed(r.Rule.Denominator(), units, r.Rule.Capacity(), r.Rule.MaxDebt(), at),
+		args:   s.timed(nil, nil, nil, nil, r.Rule.Denominator(), units, r.Rule.Bound(), r.Rule.MaxDebt(), at),
 	})
+	if err == nil && reply != int64(0) {
+		err = s.strange(reply)
+	}
 	return err
 }
 
@@ -121,9 +158,13 @@ func (s *Store) Settle(ctx context.Context, r store.Receipt, actual int64) error
 func (s *Store) Ping(ctx context.Context) error { return s.probe(ctx, s.timeout) }
 
 func (s *Store) probe(ctx context.Context, timeout time.Duration) error {
-	// One unit of one microsecond: the key is gone a millisecond later.
-	_, err := s.call(ctx, timeout, command{script: &s.scripts.take, key: s.probeKey(), args: []any{1, 1, 1, 1}})
+	_, err := s.call(ctx, timeout, s.probeCommand())
 	return err
+}
+
+// probeCommand takes one unit of one microsecond: the key is gone a millisecond later.
+func (s *Store) probeCommand() command {
+	return command{script: &s.scripts.take, key: s.probeKey(), args: []any{head: 1, 1, 1, 1, 1}}
 }
 
 // probeKey returns a key that is no subject's: those hold "=".
@@ -152,11 +193,11 @@ func (s *Store) decision(c *script, r store.Request) command {
 	return command{
 		script: c,
 		key:    keyText(s.namespace, r.Key),
-		args:   s.timed(r.Rule.Denominator(), units, r.Rule.Capacity(), r.Rule.MaxDebt()),
+		args:   s.timed(nil, nil, nil, nil, r.Rule.Denominator(), units, r.Rule.Capacity(), r.Rule.Bound(), r.Rule.MaxDebt()),
 	}
 }
 
-// timed appends the time where a test sets it.
+// timed appends to the arguments of a script, before which there is room for a head, the time where a test sets it.
 func (s *Store) timed(args ...any) []any {
 	if s.clock != nil {
 		args = append(args, s.clock().UnixMicro())
@@ -194,7 +235,7 @@ func (s *Store) call(ctx context.Context, timeout time.Duration, c command) (any
 	if err := ctx.Err(); err != nil {
 		return nil, &failure{kind: store.ErrUnavailable, cause: err, ours: true}
 	}
-	ctx, cancel := withTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errOverdue)
 	defer cancel()
 	return send(ctx, s.servers, c)
 }
