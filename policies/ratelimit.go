@@ -148,7 +148,7 @@ func (p *RateLimit) Before(ctx context.Context, x guard.Exchange) (guard.Decisio
 	}
 	if c.pass || c.rule == nil && p.nobody == nil {
 		if p.settled {
-			p.bill(x) // on which nobody will look: the handler need not know that its request is free
+			p.bill(x) //nolint:contextcheck // the exchange carries it; nobody will look at this bill: the request is free
 		}
 		return guard.Decision{}, nil
 	}
@@ -177,7 +177,7 @@ func (p *RateLimit) Before(ctx context.Context, x guard.Exchange) (guard.Decisio
 		d.Rejection = refusal(grant.Verdict)
 		return d, nil
 	}
-	d.State = p.charge(x, grant.Receipt(request))
+	d.State = p.charge(x, grant.Receipt(request)) //nolint:contextcheck // the exchange carries it
 	return d, nil
 }
 

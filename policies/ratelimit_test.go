@@ -322,7 +322,7 @@ func TestChargeIf(t *testing.T) {
 	for range 3 { // a panic is not known to have succeeded
 		func() {
 			defer func() { _ = recover() }()
-			exchange("POST", "/login", "eve").Serve(chain, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
+			_ = exchange("POST", "/login", "eve").Serve(chain, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }))
 		}()
 	}
 	if got := try("eve", 200); got != 429 {
@@ -375,7 +375,7 @@ func TestSettledCosts(t *testing.T) {
 	open := policies.UserRateLimit(limit.PerHour(1), user, policies.Settled(), policies.Exempt(resolver.HeaderIs("X-Free", "1")))
 	x := exchange("GET", "/", "ann")
 	x.Incoming.Header.Set("X-Free", "1")
-	x.Serve(new(guard.TrafficGuard).Chain(open), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	_ = x.Serve(new(guard.TrafficGuard).Chain(open), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		if err := open.Settle(x.Request().Context(), 5); err != nil {
 			t.Errorf("an exempt request: %v, want nothing to happen", err)
 		}
