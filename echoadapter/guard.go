@@ -66,7 +66,8 @@ func (g *Guard) With(policies ...guard.GuardPolicy) echo.MiddlewareFunc {
 	}
 }
 
-// With is New(nil).With, for applications that configure nothing.
+// With is New(nil).With, for applications that configure nothing. Two policies of one name go unnoticed by it: only a
+// TrafficGuard that sees both can refuse that.
 func With(policies ...guard.GuardPolicy) echo.MiddlewareFunc { return New(nil).With(policies...) }
 
 func (g *Guard) acquire() *exchange {

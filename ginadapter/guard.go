@@ -46,7 +46,8 @@ func (g *Guard) With(policies ...guard.GuardPolicy) gin.HandlerFunc {
 	}
 }
 
-// With is New(nil).With, for applications that configure nothing.
+// With is New(nil).With, for applications that configure nothing. Two policies of one name go unnoticed by it: only a
+// TrafficGuard that sees both can refuse that.
 func With(policies ...guard.GuardPolicy) gin.HandlerFunc { return New(nil).With(policies...) }
 
 // refusedKey is where a guard leaves its rejection for the guards around it.

@@ -48,7 +48,8 @@ func (g *Guard) With(policies ...guard.GuardPolicy) func(http.Handler) http.Hand
 	}
 }
 
-// With is New(nil).With, for applications that configure nothing.
+// With is New(nil).With, for applications that configure nothing. Two policies of one name go unnoticed by it: only a
+// TrafficGuard that sees both can refuse that.
 func With(policies ...guard.GuardPolicy) func(http.Handler) http.Handler {
 	return New(nil).With(policies...)
 }

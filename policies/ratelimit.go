@@ -199,6 +199,9 @@ type counted struct {
 	pass bool
 }
 
+// errNoKind is the fault of a resolver of the application's own: subjects of different sources would be mixed up.
+var errNoKind = errors.New("policies: the resolver found a subject without a Kind")
+
 // count finds out who is to be charged, how much, and under which limit.
 func (p *RateLimit) count(x guard.Exchange) (counted, error) {
 	for _, exempt := range p.exempt {
@@ -209,6 +212,11 @@ func (p *RateLimit) count(x guard.Exchange) (counted, error) {
 	who, err := p.subject(x)
 	if err != nil || who.IsExempt() {
 		return counted{pass: true}, err
+	}
+	if who.Kind == "" && who.Value != "" {
+		return counted{}, &resolver.Fault{
+			Status: http.StatusServiceUnavailable, Detail: "the service cannot identify clients", Cause: errNoKind,
+		}
 	}
 	c := counted{who: who, rule: p.rule, cost: p.cost}
 	switch {

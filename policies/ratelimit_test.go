@@ -418,6 +418,25 @@ func TestApplicationFaultsHaveTheirOwnCode(t *testing.T) {
 	}
 }
 
+// TestResolversOfTheApplicationsOwn: half a subject must not put all strangers into one budget.
+func TestResolversOfTheApplicationsOwn(t *testing.T) {
+	half := func(x guard.Exchange) (resolver.Subject, error) {
+		return resolver.Subject{Kind: "tenant", Value: x.Request().Header.Get("X-Tenant")}, nil
+	}
+	unkind := func(guard.Exchange) (resolver.Subject, error) { return resolver.Subject{Value: "ann"}, nil }
+	for name, tc := range map[string]struct {
+		who  resolver.Func
+		want int
+	}{"no value": {half, 401}, "no kind": {unkind, 503}, "everyone": {resolver.As("all", resolver.Everyone()), 200}} {
+		p := policies.UserRateLimit(limit.PerHour(10), tc.who)
+		for range 2 {
+			if got := status(exchange("GET", "/", ""), p); got != tc.want {
+				t.Errorf("%s: %d, want %d", name, got, tc.want)
+			}
+		}
+	}
+}
+
 func TestSaturationIsNotTheFailureModes(t *testing.T) {
 	p := policies.UserRateLimit(limit.PerHour(1), user, policies.InStore(failing{store.ErrSaturated}), policies.FailOpen())
 	x := exchange("GET", "/", "ann")

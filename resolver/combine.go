@@ -13,7 +13,7 @@ import (
 
 // Everyone counts all requests together, whoever sends them: one limit for all. Its kind is "everyone".
 func Everyone() Func {
-	return func(guard.Exchange) (Subject, error) { return Subject{Kind: "everyone"}, nil }
+	return func(guard.Exchange) (Subject, error) { return Subject{Kind: "everyone", everyone: true}, nil }
 }
 
 // First asks the resolvers in order and returns what the first one says that does not say absent. A fault is

@@ -33,7 +33,8 @@ func TestHashedTellsApart(t *testing.T) {
 		"value":          resolver.Hashed(secret, constant("k", "v")),
 		"another value":  resolver.Hashed(secret, constant("k", "w")),
 		"another kind":   resolver.Hashed(secret, constant("l", "v")),
-		"moved boundary": resolver.Hashed(secret, constant("kv", "")),
+		"boundary":       resolver.Hashed(secret, constant("k", "vx")),
+		"moved boundary": resolver.Hashed(secret, constant("kv", "x")),
 		"another secret": resolver.Hashed([]byte("0123456789abcdeF"), constant("k", "v")),
 		"huge":           resolver.Hashed(secret, constant("k", strings.Repeat("v", 1<<20))),
 	} {

@@ -24,7 +24,8 @@ import (
 // A Func must be safe for concurrent use. Write your own where the ones of this package do not serve.
 type Func func(x guard.Exchange) (Subject, error)
 
-// A Subject is who is counted. The zero Subject is nobody: absent.
+// A Subject is who is counted. The zero Subject is nobody: absent. So is one without a Value, or all who send none would
+// share a budget; to count all together there is [Everyone].
 type Subject struct {
 	// Kind tells subjects of different sources apart: user 7 and tenant 7 have nothing in common. It comes from the
 	// program. The resolvers of this package set "value:user_id", "header:X-User-Id", "body:userId", "path:id",
@@ -33,7 +34,7 @@ type Subject struct {
 	// Value is the identity itself.
 	Value string
 
-	exempt bool
+	exempt, everyone bool
 }
 
 // Exempt is the Subject of a request that the policy lets pass without counting it.
@@ -43,7 +44,7 @@ var Exempt = Subject{Kind: "exempt", exempt: true}
 func (s Subject) IsExempt() bool { return s.exempt }
 
 // IsAbsent reports whether the request says nothing about who is calling.
-func (s Subject) IsAbsent() bool { return s.Kind == "" && !s.exempt }
+func (s Subject) IsAbsent() bool { return s.Value == "" && !s.exempt && !s.everyone }
 
 // A Fault says what is wrong with a request. It is an error, and it is told to the client.
 type Fault struct {

@@ -37,6 +37,9 @@ func configure(opts []Option) config {
 // MaxKeys bounds how many subjects are kept at a time, and so the memory, at 32 to 64 bytes each. Default: 4,194,304. While
 // the store is full of subjects that still owe something, new ones share one bucket per policy, route and limit; see
 // [OnOverflow]. n must be at least 1.
+//
+// All policies on one store share it: a flood of new subjects of one fills it for the others, too. Give what guards logins a
+// store of its own.
 func MaxKeys(n int) Option {
 	return func(c *config) {
 		if n < 1 {
