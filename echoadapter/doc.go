@@ -17,7 +17,7 @@
 //
 //   - Build policies once, where routes are declared, never inside a handler.
 //   - A policy value that is attached to both a group and a route decides twice. A quota header then shows
-//     the tighter of the two, and what the outer one charged is refunded if the inner one refuses.
+//     the tighter of the two, and what the outer one charged stays charged if the inner one refuses.
 //   - A policy without a name counts every route for itself, by method and pattern.
 //   - Recover belongs outside the guard: the guard lets panics through, after releasing what it took.
 //   - CORS belongs before the guard: preflights are then free, and a refusal carries the CORS headers. The

@@ -17,7 +17,7 @@
 //
 //   - Build policies once, where routes are declared, never inside a handler.
 //   - A policy value that is attached to both a group and a route decides twice. A quota header then shows
-//     the tighter of the two, and what the outer one charged is refunded if the inner one refuses.
+//     the tighter of the two, and what the outer one charged stays charged if the inner one refuses.
 //   - A policy without a name counts every route for itself, by method and pattern. [gin.Engine.Any]
 //     registers nine routes and so gives a client nine such counts: name the policies that guard it.
 //   - Recovery belongs outside the guard: the guard lets panics through, after releasing what it took.

@@ -97,7 +97,7 @@ func (tg *TrafficGuard) link(p GuardPolicy) (link, error) {
 		if err := checkName(name); err != nil {
 			return link{}, fmt.Errorf("name %q: %w", name, err)
 		}
-		if err := tg.claim(name, p); err != nil {
+		if err := tg.claim(name, &registered{p, name, false}); err != nil {
 			return link{}, err
 		}
 	}
@@ -271,6 +271,7 @@ func (r *run) leave(in *entered) {
 	if r.out.Panicked {
 		r.out.Status, r.out.Err = 0, nil
 	}
+	r.budget = nil // a dead store of one policy must not cost another one its correction
 	r.unwind(in)
 }
 

@@ -36,7 +36,8 @@ func (m moded) FailureMode() FailureMode { return m.mode }
 // registered is a policy with the name that a TrafficGuard has for it.
 type registered struct {
 	GuardPolicy
-	name string
+	name     string
+	explicit bool // by Register
 }
 
 // wrapped returns the policy that p wraps, nil if it wraps none.
@@ -104,6 +105,11 @@ func same(a, b GuardPolicy) bool {
 	}
 	a, b = core(a), core(b)
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}
+
+// identical reports whether p is what held was registered with, wrappers and all.
+func identical(held *registered, p GuardPolicy) bool {
+	return reflect.ValueOf(p).Comparable() && reflect.ValueOf(held.GuardPolicy).Comparable() && p == held.GuardPolicy
 }
 
 func checkPolicy(p GuardPolicy) error {

@@ -71,6 +71,26 @@ func TestRegisteredNamesHoldForAnyPolicy(t *testing.T) {
 	}
 }
 
+// TestRegisteredWrappersWin: a name that a chain has met by the way must not keep a stricter wrapper from being registered.
+func TestRegisteredWrappersWin(t *testing.T) {
+	t.Parallel()
+	tg := &guard.TrafficGuard{Observe: func(context.Context, guard.Event) {}}
+	down := &guardtest.Spy{Name: "pay", Err: errors.New("down")}
+	tg.Chain(down)
+	tg.Register("pay", guard.FailClosed(down))
+	tg.Register("pay", guard.FailClosed(down))
+	rej, _ := tg.Chain(tg.Policy("pay")).Do(exchange(), func() (int, error) { return 200, nil })
+	if rej == nil || rej.Code != guard.GuardUnavailable {
+		t.Errorf("%v: want the registered policy, which fails closed", rej)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("the same policy was registered again with another wrapper, and nobody said anything")
+		}
+	}()
+	tg.Register("pay", down)
+}
+
 // TestApplicationFaultsAreLogged: a refusal that no client can mend must not be silent.
 func TestApplicationFaultsAreLogged(t *testing.T) { //nolint:paralleltest // it replaces the default logger
 	var log bytes.Buffer

@@ -27,7 +27,7 @@ type TrafficGuard struct {
 	FailureMode FailureMode
 
 	// Budget is the time that the policies of one request may take together to ask other machines. What
-	// was not answered by then counts as not decided. 0 means [DefaultBudget]; a negative one means no
+	// was not answered by then counts as not decided. What they correct afterwards (After) has that time once more. 0 means [DefaultBudget]; a negative one means no
 	// budget, so that only the stores' own deadlines hold. Decisions made in this process take no part.
 	Budget time.Duration
 
@@ -50,13 +50,13 @@ type TrafficGuard struct {
 // one.
 //
 // It panics, as the mistake is in the program, if name cannot be used in headers (printable ASCII without
-// quotes and backslashes, at most 64 bytes), p is nil, or another policy has the name. The same policy may
-// be registered again.
+// quotes and backslashes, at most 64 bytes), p is nil, or another policy has the name, or the same one wrapped in
+// another way. The same policy may be registered again.
 func (tg *TrafficGuard) Register(name string, p GuardPolicy) {
 	if err := errors.Join(checkName(name), checkPolicy(p)); err != nil {
 		panic(fmt.Sprintf("guard: Register(%q): %v", name, err))
 	}
-	if err := tg.claim(name, p); err != nil {
+	if err := tg.claim(name, &registered{p, name, true}); err != nil {
 		panic(fmt.Sprintf("guard: Register(%q): %v", name, err))
 	}
 }
@@ -76,21 +76,26 @@ func (tg *TrafficGuard) Policy(name string) GuardPolicy {
 	panic(fmt.Sprintf("guard: no policy is registered as %q (known: %s)", name, known))
 }
 
-// claim gives name to p, once and for all.
-func (tg *TrafficGuard) claim(name string, p GuardPolicy) error {
+// claim gives a name to a policy, once and for all. What was registered comes before what a chain has met by the way.
+func (tg *TrafficGuard) claim(name string, p *registered) error {
 	tg.mu.Lock()
 	defer tg.mu.Unlock()
 	held, ok := tg.named[name]
-	if !ok {
-		if tg.named == nil {
-			tg.named = make(map[string]*registered)
-		}
-		tg.named[name] = &registered{p, name}
+	if again, is := p.GuardPolicy.(*registered); is && again == held {
 		return nil
 	}
-	if !same(held, p) {
+	switch {
+	case ok && !same(held, p):
 		return fmt.Errorf("another policy already has the name %q", name)
+	case ok && !p.explicit, ok && held.explicit && identical(held, p.GuardPolicy):
+		return nil
+	case ok && held.explicit:
+		return fmt.Errorf("the policy is registered as %q already, wrapped in another way", name)
 	}
+	if tg.named == nil {
+		tg.named = make(map[string]*registered)
+	}
+	tg.named[name] = p
 	return nil
 }
 

@@ -35,7 +35,6 @@ func TestRegisterAndPolicy(t *testing.T) {
 	tg, spy := new(guard.TrafficGuard), &guardtest.Spy{}
 	tg.Register("api", spy)
 	tg.Register("api", spy)
-	tg.Register("api", guard.FailClosed(spy))
 	tg.Register("same thing", spy)
 	if got := tg.Policy("same thing"); got != guard.GuardPolicy(spy) {
 		t.Errorf("the policy is %v", got)

@@ -30,15 +30,12 @@ type bill struct {
 type billKey struct{ policy *RateLimit }
 
 // charge returns what After needs.
-func (p *RateLimit) charge(x guard.Exchange, r store.Receipt) *charge {
+func (p *RateLimit) charge(r store.Receipt, b *bill) *charge {
 	c, ok := p.charges.Get().(*charge)
 	if !ok {
 		c = new(charge)
 	}
-	c.receipt = r
-	if p.settled {
-		c.bill = p.bill(x)
-	}
+	c.receipt, c.bill = r, b
 	return c
 }
 

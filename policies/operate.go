@@ -62,8 +62,8 @@ type Explanation struct {
 	Code guard.Code
 }
 
-// Explain says what would become of the request of x now, and counts nothing. It is for handlers that tell users, or
-// support, which limit holds for them. An error means that the policy could not decide.
+// Explain says what would become of the request of x now, and counts nothing. It is for a policy of the
+// application's own that tells users, or support, which limit holds for them. An error means that the policy could not decide.
 func (p *RateLimit) Explain(ctx context.Context, x guard.Exchange) (Explanation, error) {
 	c, err := p.count(x)
 	if err != nil {

@@ -120,7 +120,8 @@ func Failed(o guard.Outcome) bool { return o.Status >= http.StatusBadRequest }
 func Succeeded(o guard.Outcome) bool { return !Failed(o) }
 
 // Settled lets handlers correct the cost of their request, with [RateLimit.Settle]: tokens of a language model, bytes, rows.
-// [Cost] or [CostOf] is what is reserved until then. It costs three allocations a request.
+// [Cost] or [CostOf] is what is reserved until then. It costs three allocations a request, and when the
+// request leaves the guard, the context is again the one from before.
 func Settled() RateOption {
 	return rateOption(func(r *rateSettings) { r.Settled = true })
 }

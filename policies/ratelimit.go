@@ -142,14 +142,15 @@ func (p *RateLimit) Requires() guard.Requirement { return p.requires }
 
 // Before charges the request to its subject, or refuses it.
 func (p *RateLimit) Before(ctx context.Context, x guard.Exchange) (guard.Decision, error) {
+	var b *bill
+	if p.settled { // whatever becomes of the request: its handler need not know that it is free, or that the store is down
+		b = p.bill(x) //nolint:contextcheck // the exchange carries it
+	}
 	c, err := p.count(x)
 	if err != nil {
 		return faulty(err)
 	}
 	if c.pass || c.rule == nil && p.nobody == nil {
-		if p.settled {
-			p.bill(x) //nolint:contextcheck // the exchange carries it; nobody will look at this bill: the request is free
-		}
 		return guard.Decision{}, nil
 	}
 	if c.rule == nil {
@@ -177,7 +178,7 @@ func (p *RateLimit) Before(ctx context.Context, x guard.Exchange) (guard.Decisio
 		d.Rejection = refusal(grant.Verdict)
 		return d, nil
 	}
-	d.State = p.charge(x, grant.Receipt(request)) //nolint:contextcheck // the exchange carries it
+	d.State = p.charge(grant.Receipt(request), b)
 	return d, nil
 }
 

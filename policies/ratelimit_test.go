@@ -372,6 +372,13 @@ func TestSettledCosts(t *testing.T) {
 	if err := llm.Settle(t.Context(), -1); !errors.Is(err, limit.ErrCost) {
 		t.Errorf("a negative cost: %v", err)
 	}
+	lost := policies.UserRateLimit(limit.PerHour(1), user, policies.Settled(), policies.InStore(failing{store.ErrUnavailable}))
+	down := exchange("GET", "/", "ann")
+	_ = down.Serve(new(guard.TrafficGuard).Chain(lost), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if err := lost.Settle(down.Request().Context(), 5); err != nil {
+			t.Errorf("a request that passed undecided: %v, want nothing to happen", err)
+		}
+	}))
 	open := policies.UserRateLimit(limit.PerHour(1), user, policies.Settled(), policies.Exempt(resolver.HeaderIs("X-Free", "1")))
 	x := exchange("GET", "/", "ann")
 	x.Incoming.Header.Set("X-Free", "1")

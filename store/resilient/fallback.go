@@ -112,6 +112,7 @@ func (f *fallback) compile(of shareOf, burst int64) (*limit.Rule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: no share of %s by %d: %w", store.ErrUnavailable, of.rule.Limit(), of.instances, err)
 	}
+	share = share.Beside(of.rule) // whose subjects may stand under other limits at other times
 	next := make(map[shareOf]*limit.Rule, len(known)+1)
 	if old != nil || len(known) < maxShares { // else start afresh: rules come and go over a long life
 		maps.Copy(next, known)

@@ -387,3 +387,41 @@ func TestSlowFallback(t *testing.T) {
 		}
 	}, Fallback(second, 2))
 }
+
+// TestSharesHonourDebtsAcrossPlans alternates between two limits under which one subject stands, while the primary is down: one
+// request under the small one must not pay off what the large one owes.
+func TestSharesHonourDebtsAcrossPlans(t *testing.T) {
+	t.Parallel()
+	large, err := limit.PerHour(20).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := limit.PerSecond(2).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	large, small = large.Beside(large, small), small.Beside(large, small)
+	clock := storetest.NewClock()
+	f := newFallback(memory.New(memory.Clock(clock.Now)), func() int { return 2 })
+	passed := 0
+	take := func(r *limit.Rule) bool {
+		g, err := f.take(t.Context(), store.Request{Key: store.Key{Kind: "user", Subject: "ann"}, Rule: r, Cost: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.OK
+	}
+	for range 4 {
+		for range 20 {
+			if take(large) {
+				passed++
+			}
+		}
+		take(small)
+		clock.Advance(1100 * time.Millisecond)
+		take(small)
+	}
+	if passed != 10 {
+		t.Errorf("%d passed under the large limit, want its share of 10", passed)
+	}
+}
