@@ -8,6 +8,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/trafficguard-go/trafficguard/limit"
 )
@@ -50,6 +51,21 @@ type Request struct {
 	Cost int64
 }
 
+var errNoRule = fmt.Errorf("%w: the request has no rule", ErrMisconfigured)
+
+// Check returns what is wrong with r, whatever the store holds: an [ErrMisconfigured] where it has no Rule, which is a mistake
+// of the program, and [limit.ErrCost] for a Cost below 1. Stores call it before they decide.
+func (r *Request) Check() error {
+	switch {
+	case r.Rule == nil:
+		return errNoRule
+	case r.Cost < 1:
+		return limit.ErrCost
+	default:
+		return nil
+	}
+}
+
 // A Grant is a store's answer.
 type Grant struct {
 	limit.Verdict
@@ -78,6 +94,18 @@ type Receipt struct {
 	// At and Via are those of the [Grant].
 	At  limit.State
 	Via uint8
+}
+
+// Check returns what is wrong with settling r to actual: what [Request.Check] says, and [limit.ErrCost] where actual is
+// below 0 or no grant can have charged what r says. Stores call it before they settle.
+func (r *Receipt) Check(actual int64) error {
+	if err := r.Request.Check(); err != nil {
+		return err
+	}
+	if actual < 0 || r.Cost > r.Rule.Burst() {
+		return limit.ErrCost
+	}
+	return nil
 }
 
 // A RateStore keeps what subjects have used of their limits. Every method is one atomic step: of concurrent

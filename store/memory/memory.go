@@ -19,7 +19,6 @@ package memory
 
 import (
 	"context"
-	"fmt"
 	"hash/maphash"
 	"math/bits"
 	"sync/atomic"
@@ -29,9 +28,6 @@ import (
 )
 
 var _ store.RateStore = (*Store)(nil)
-
-// errNoRule is what a request without a rule gets. It is a mistake of the program.
-var errNoRule = fmt.Errorf("%w: memory: the request has no rule", store.ErrMisconfigured)
 
 // A Store is a [store.RateStore] in memory. Use [New]; the zero Store does not work. It is safe for concurrent use.
 //
@@ -69,7 +65,7 @@ func (s *Store) Len() int { return int(s.kept.Load()) }
 
 // Take charges the cost if the limit allows it. It does not look at ctx.
 func (s *Store) Take(_ context.Context, r store.Request) (store.Grant, error) {
-	if err := check(r.Rule, r.Cost); err != nil {
+	if err := r.Check(); err != nil {
 		return store.Grant{}, err
 	}
 	if !isOverflow(r.Key) {
@@ -104,7 +100,7 @@ func (s *Store) take(r *store.Request) (g store.Grant, now int64, ok bool) {
 
 // Peek says what Take would say, and changes nothing. It does not look at ctx.
 func (s *Store) Peek(_ context.Context, r store.Request) (limit.Verdict, error) {
-	if err := check(r.Rule, r.Cost); err != nil {
+	if err := r.Check(); err != nil {
 		return limit.Verdict{}, err
 	}
 	if !isOverflow(r.Key) {
@@ -150,11 +146,8 @@ func (s *Store) Reset(_ context.Context, k store.Key) error {
 // Settle corrects the charge of r to actual. It does not look at ctx. A receipt that no grant can have given gets
 // [limit.ErrCost].
 func (s *Store) Settle(_ context.Context, r store.Receipt, actual int64) error {
-	if err := check(r.Rule, r.Cost); err != nil {
+	if err := r.Check(actual); err != nil {
 		return err
-	}
-	if actual < 0 || r.Cost > r.Rule.Burst() {
-		return limit.ErrCost
 	}
 	if r.Via == viaOverflow || isOverflow(r.Key) || !s.settle(&r, actual) {
 		s.overflow.settle(r, actual, &s.clock)
@@ -203,16 +196,6 @@ func (s *Store) part(text string, place uint64) uint64 {
 }
 
 func (s *Store) shard(hash uint64) *shard { return &s.shards[hash>>s.shift] }
-
-func check(r *limit.Rule, cost int64) error {
-	if r == nil {
-		return errNoRule
-	}
-	if cost < 1 {
-		return limit.ErrCost
-	}
-	return nil
-}
 
 // Local reports true: no answer comes from another machine.
 func (s *Store) Local() bool { return true }

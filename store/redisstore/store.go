@@ -56,7 +56,7 @@ func (s *Store) Close() error {
 
 // Take implements [store.RateStore].
 func (s *Store) Take(ctx context.Context, r store.Request) (store.Grant, error) {
-	if err := check(r.Rule, r.Cost >= 1); err != nil {
+	if err := r.Check(); err != nil {
 		return store.Grant{}, err
 	}
 	reply, err := s.decide(ctx, s.decision(&s.scripts.take, r))
@@ -98,7 +98,7 @@ func isRefusal(r store.Request, v int64) bool {
 
 // Peek implements [store.RateStore].
 func (s *Store) Peek(ctx context.Context, r store.Request) (limit.Verdict, error) {
-	if err := check(r.Rule, r.Cost >= 1); err != nil {
+	if err := r.Check(); err != nil {
 		return limit.Verdict{}, err
 	}
 	reply, err := s.decide(ctx, s.decision(&s.scripts.peek, r))
@@ -128,7 +128,7 @@ func (s *Store) Reset(ctx context.Context, k store.Key) error {
 // Settle implements [store.RateStore]. It is not cut short when ctx is cancelled; ctx's deadline and the store's own timeout
 // bound it.
 func (s *Store) Settle(ctx context.Context, r store.Receipt, actual int64) error {
-	if err := check(r.Rule, actual >= 0); err != nil {
+	if err := r.Check(actual); err != nil {
 		return err
 	}
 	units := correction(r.Rule, r.Cost, actual)
@@ -169,20 +169,6 @@ func (s *Store) probeCommand() command {
 
 // probeKey returns a key that is no subject's: those hold "=".
 func (s *Store) probeKey() string { return s.namespace + ":{ping}" }
-
-var errNoRule = fmt.Errorf("%w: redis: the request has no rule", store.ErrMisconfigured)
-
-// check finds the mistakes of a caller.
-func check(r *limit.Rule, cost bool) error {
-	switch {
-	case r == nil:
-		return errNoRule
-	case !cost:
-		return limit.ErrCost
-	default:
-		return nil
-	}
-}
 
 // decision returns the command that runs a script which takes or peeks.
 func (s *Store) decision(c *script, r store.Request) command {

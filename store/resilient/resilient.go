@@ -16,10 +16,7 @@ var (
 	_ store.Local     = (*Store)(nil)
 )
 
-var (
-	errNoRule     = fmt.Errorf("%w: resilient: the request has no rule", store.ErrMisconfigured)
-	errNoFallback = fmt.Errorf("%w: resilient: the receipt is a fallback's, and there is none", store.ErrMisconfigured)
-)
+var errNoFallback = fmt.Errorf("%w: resilient: the receipt is a fallback's, and there is none", store.ErrMisconfigured)
 
 // A Store is a [store.RateStore] that asks a primary and, where that does not answer, a fallback. Make it with [New]. It is
 // safe for concurrent use if both are. It closes neither of them.
@@ -48,7 +45,7 @@ func (s *Store) Local() bool { return store.IsLocal(s.primary) }
 // Take charges the cost at the primary or, where that does not answer, at the fallback. What neither could decide has an error that
 // is all that theirs are. See [store.RateStore].
 func (s *Store) Take(ctx context.Context, r store.Request) (store.Grant, error) {
-	if err := check(r.Rule, r.Cost >= 1); err != nil {
+	if err := r.Check(); err != nil {
 		return store.Grant{}, err
 	}
 	var g store.Grant
@@ -74,7 +71,7 @@ func (s *Store) Take(ctx context.Context, r store.Request) (store.Grant, error) 
 
 // Peek says what Take would say, and changes nothing. See [store.RateStore].
 func (s *Store) Peek(ctx context.Context, r store.Request) (limit.Verdict, error) {
-	if err := check(r.Rule, r.Cost >= 1); err != nil {
+	if err := r.Check(); err != nil {
 		return limit.Verdict{}, err
 	}
 	var v limit.Verdict
@@ -120,7 +117,7 @@ func (s *Store) Reset(ctx context.Context, k store.Key) error {
 // Settle corrects the charge of r to actual at the store that made it. Where that does not answer, the correction is lost. See
 // [store.RateStore].
 func (s *Store) Settle(ctx context.Context, r store.Receipt, actual int64) error {
-	if err := check(r.Rule, actual >= 0); err != nil {
+	if err := r.Check(actual); err != nil {
 		return err
 	}
 	if r.Via&viaFallback == 0 {
@@ -135,18 +132,6 @@ func (s *Store) Settle(ctx context.Context, r store.Receipt, actual int64) error
 	ctx, cancel := s.fallback.within(ctx, s.timeout)
 	defer cancel()
 	return s.fallback.settle(ctx, r, actual)
-}
-
-// check finds the mistakes of a caller, before anybody is asked.
-func check(r *limit.Rule, cost bool) error {
-	switch {
-	case r == nil:
-		return errNoRule
-	case !cost:
-		return limit.ErrCost
-	default:
-		return nil
-	}
 }
 
 // neither is the error of both stores. It is what each of them is.
