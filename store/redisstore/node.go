@@ -75,7 +75,8 @@ func (n node) call(ctx context.Context, c command, asking bool) (any, error) {
 	n.lost.Add(1)
 	switch {
 	case f.ours:
-	case !sent && (ctx.Err() != nil || poolFull(err)) && n.places.ours(start):
+	case !sent && (ctx.Err() != nil && n.places.answeredSince(start) || poolFull(err) && n.places.ours(start)):
+		// That this process is starved is not enough here: the call had a place, and a server that lets nobody connect is down.
 		return nil, &failure{kind: store.ErrSaturated, cause: err, ours: true}
 	case ctx.Err() != nil && n.places.starvedSince(start):
 		f.ours = true
